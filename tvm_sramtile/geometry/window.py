@@ -1,0 +1,46 @@
+"""One axis of a sliding window: which part of the map a range of outputs reads, and the pads that remain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_sramtile.ints import Range, ceil_div
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a range of outputs reads along one axis.
+
+    Attributes:
+        read: the least range of the map that holds every position read; empty when all of it lies in padding.
+        pad_before, pad_after: what to pad ``read`` with so that the same operator on it yields just these outputs.
+    """
+
+    read: Range
+    pad_before: int
+    pad_after: int
+
+
+def conv_extent(size: int, kernel: int, stride: int, dilation: int, pad_before: int, pad_after: int) -> int:
+    """Output positions along one axis, at least 0: ``(size + pads - (dilation*(kernel - 1) + 1)) // stride + 1``."""
+    return max(0, (size + pad_before + pad_after - dilation * (kernel - 1) - 1) // stride + 1)
+
+
+def conv_window(out: Range, size: int, kernel: int, stride: int, dilation: int, pad_before: int) -> Window:
+    """The window of the outputs ``out`` (not empty): formula (2), clipped at the map's edges and tightened.
+
+    Output ``o`` reads positions ``o*stride - pad_before + dilation*tap``. After clipping, positions at either end that
+    no output reads (dilation > 1 or stride > kernel) are left out as well.
+    """
+    start = out.start * stride - pad_before
+    stop = (out.stop - 1) * stride - pad_before + dilation * (kernel - 1) + 1
+    first, last = size, -1
+    for tap in range(kernel):
+        shift = dilation * tap - pad_before
+        lowest = max(out.start, ceil_div(-shift, stride)) * stride + shift
+        highest = min(out.stop - 1, (size - 1 - shift) // stride) * stride + shift
+        if start <= lowest - dilation * tap <= highest - dilation * tap < stop:
+            first, last = min(first, lowest), max(last, highest)
+    if last < first:
+        return Window(Range(0, 0), stop - start, 0)
+    return Window(Range(first, last + 1), first - start, stop - last - 1)
