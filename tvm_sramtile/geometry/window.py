@@ -37,10 +37,11 @@ def conv_window(out: Range, size: int, kernel: int, stride: int, dilation: int, 
     first, last = size, -1
     for tap in range(kernel):
         shift = dilation * tap - pad_before
-        lowest = max(out.start, ceil_div(-shift, stride)) * stride + shift
-        highest = min(out.stop - 1, (size - 1 - shift) // stride) * stride + shift
-        if start <= lowest - dilation * tap <= highest - dilation * tap < stop:
-            first, last = min(first, lowest), max(last, highest)
+        least = max(out.start, ceil_div(-shift, stride))
+        most = min(out.stop - 1, (size - 1 - shift) // stride)
+        if least <= most:
+            first = min(first, least * stride + shift)
+            last = max(last, most * stride + shift)
     if last < first:
         return Window(Range(0, 0), stop - start, 0)
     return Window(Range(first, last + 1), first - start, stop - last - 1)

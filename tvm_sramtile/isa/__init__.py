@@ -1,0 +1,19 @@
+"""The instruction set: one table, and what is made from it (encoder, decoder, listing, C header)."""
+
+from tvm_sramtile.isa.code import Command, Program, TensorRecord, decode, encode
+from tvm_sramtile.isa.table import OPCODES, Dtype, Layout, Opcode, Place, Queue, Traffic
+
+__all__ = [
+    "OPCODES",
+    "Command",
+    "Dtype",
+    "Layout",
+    "Opcode",
+    "Place",
+    "Program",
+    "Queue",
+    "TensorRecord",
+    "Traffic",
+    "decode",
+    "encode",
+]

@@ -1,0 +1,65 @@
+"""The C header of the instruction set, made from the table: ``python -m tvm_sramtile.isa.header > engine/src/isa.h``."""
+
+from __future__ import annotations
+
+import sys
+from enum import IntEnum
+
+from tvm_sramtile.isa import table
+from tvm_sramtile.isa.code import record_struct
+
+_C_TYPES = {
+    "u8": "uint8_t",
+    "u16": "uint16_t",
+    "u32": "uint32_t",
+    "u64": "uint64_t",
+    "i32": "int32_t",
+    "f32": "float",
+}
+
+
+def c_header() -> str:
+    """The whole header as text."""
+    lines = [
+        "/* Made by tvm_sramtile/isa/header.py from tvm_sramtile/isa/table.py; do not edit. */",
+        "#ifndef SRAMTILE_ISA_H",
+        "#define SRAMTILE_ISA_H",
+        "#include <stdint.h>",
+        "",
+        f"#define SRAMTILE_MAGIC 0x{table.MAGIC:08X}u",
+        f"#define SRAMTILE_VERSION {table.VERSION}u",
+        f"#define SRAMTILE_MEMORIES {table.MEMORIES}u",
+        f"#define SRAMTILE_CONSTANTS_ALIGN_BYTES {table.CONSTANTS_ALIGN_BYTES}u",
+    ]
+    for enum in (table.Queue, table.Place, table.Traffic, table.Dtype, table.Layout):
+        lines += _enum(enum)
+    flags = sorted((name, value) for name, value in vars(table).items() if name.startswith("CONV_"))
+    lines += ["", *(f"#define SRAMTILE_{name} {value}u" for name, value in flags)]
+    lines += ["", "enum {"]
+    lines += [f"  SRAMTILE_OP_{opcode.name} = {code}," for code, opcode in table.OPCODES.items()]
+    lines += ["};", "", "/* Indices into a counter block. */", "enum {"]
+    lines += [f"  SRAMTILE_COUNT_{name.upper()} = {index}," for index, name in enumerate(table.COUNTERS)]
+    lines += [f"  SRAMTILE_COUNTER_COUNT = {len(table.COUNTERS)}", "};"]
+    records = [("header", table.HEADER), ("tensor", table.TENSOR), ("command", table.COMMAND)]
+    records += [(opcode.name.lower(), table.COMMAND + opcode.fields) for opcode in table.OPCODES.values()]
+    for name, fields in records:
+        lines += _record(name, fields)
+    lines += ["", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _enum(enum: type[IntEnum]) -> list[str]:
+    name = enum.__name__.upper()
+    members = [f"  SRAMTILE_{name}_{member.name} = {member.value}," for member in enum]
+    return ["", "enum {", *members, f"  SRAMTILE_{name}_COUNT = {len(enum)}", "};"]
+
+
+def _record(name: str, fields: tuple[table.Field, ...]) -> list[str]:
+    members = [f"  {_C_TYPES[field.type]} {field.name}; /* {field.meaning} */" for field in fields]
+    size = record_struct(fields).size
+    check = f'_Static_assert(sizeof(struct sramtile_{name}) == {size}, "no gaps in sramtile_{name}");'
+    return ["", f"struct sramtile_{name} {{", *members, "};", check]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(c_header())

@@ -1,0 +1,32 @@
+"""A program as text, one line a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm_sramtile.isa.code import Command, Program
+
+
+def listing(program: Program) -> Iterator[str]:
+    """Lines for people: the tensors, then each command with its waits and fields."""
+    yield f"; sram {'+'.join(map(str, program.memories))} bytes, {program.lanes} lanes, {len(program.constants)} bytes of constants"
+    for index, tensor in enumerate(program.tensors):
+        dims = "x".join(str(dim) for dim in tensor.dims)
+        image = " per image" if tensor.per_image else ""
+        yield (
+            f"; tensor {index}: {tensor.place.name.lower()} {tensor.offset}, {tensor.traffic.name.lower()}, "
+            f"{tensor.dtype.name.lower()} {tensor.layout.name} {dims}{image}"
+        )
+    for part, commands in (("prologue", program.prologue), ("body", program.body)):
+        yield f"{part}:"
+        for index, command in enumerate(commands):
+            yield f"{index:6d}  {_line(command)}"
+
+
+def _line(command: Command) -> str:
+    waits = ",".join(str(wait) for wait in command.waits)
+    fields = " ".join(
+        f"{field.name}={value:g}" if field.type == "f32" else f"{field.name}={value}"
+        for field, value in zip(command.opcode.fields, command.values, strict=True)
+    )
+    return f"{command.opcode.name:<12} step={command.step} waits={waits} flags={command.flags} {fields}"
