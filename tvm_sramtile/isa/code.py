@@ -109,6 +109,7 @@ class Program:
     tensors: tuple[TensorRecord, ...]
     prologue: tuple[Command, ...]
     body: tuple[Command, ...]
+    steps: int = 1
     constants: bytes = b""
     workspace_bytes: int = 0
 
@@ -142,6 +143,7 @@ def encode(program: Program) -> bytes:
         "dma_setup_cycles": program.dma_setup_cycles,
         "argument_count": program.argument_count,
         "tensor_count": len(program.tensors),
+        "step_count": program.steps,
         "prologue_commands": len(program.prologue),
         "body_commands": len(program.body),
         "command_bytes": len(code),
@@ -199,6 +201,7 @@ def decode(code: bytes) -> Program:
         tensors=tuple(tensors),
         prologue=prologue,
         body=body,
+        steps=fields["step_count"],
         constants=code[at:],
         workspace_bytes=fields["workspace_bytes"],
     )

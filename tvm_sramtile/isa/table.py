@@ -116,6 +116,7 @@ HEADER = (
     _u32("dma_setup_cycles", "cycles before the first byte of a DMA command"),
     _u32("argument_count", "pointers that a call gives"),
     _u32("tensor_count", "tensor records"),
+    _u32("step_count", "steps of the region; each command belongs to one"),
     _u32("prologue_commands", "commands run once a call"),
     _u32("body_commands", "commands run once an image"),
     Field("command_bytes", "u64", "bytes of all commands"),

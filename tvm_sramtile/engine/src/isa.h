@@ -90,13 +90,14 @@ struct sramtile_header {
   uint32_t dma_setup_cycles; /* cycles before the first byte of a DMA command */
   uint32_t argument_count; /* pointers that a call gives */
   uint32_t tensor_count; /* tensor records */
+  uint32_t step_count; /* steps of the region; each command belongs to one */
   uint32_t prologue_commands; /* commands run once a call */
   uint32_t body_commands; /* commands run once an image */
   uint64_t command_bytes; /* bytes of all commands */
   uint64_t constants_bytes; /* bytes of the constants */
   uint64_t workspace_bytes; /* bytes of DRAM that a call needs besides its arguments */
 };
-_Static_assert(sizeof(struct sramtile_header) == 92, "no gaps in sramtile_header");
+_Static_assert(sizeof(struct sramtile_header) == 96, "no gaps in sramtile_header");
 
 struct sramtile_tensor {
   uint8_t place; /* see Place */
