@@ -1,0 +1,172 @@
+"""A region as Relay wants it back from a code generator: a ``tvm.runtime.Module`` with entry, program and engine.
+
+The entry is a TIR function, so TVM itself makes the packed-function ABI; it calls a C stub (``engine.native``) that
+runs the region's program. Everything is handed over as object files. In particular the compiled entry is not left as
+an LLVM module: TVM would then run it just in time, without the objects it calls, and crash the process where "no such
+function" is the right answer. A built library is run after ``export_library`` and ``load_module``; ``load_exported``
+does both. Relay's graph executor and its virtual machine can call it; the ahead-of-time executor cannot, for it hands
+bare pointers to functions that it has not compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from tvm import tir
+
+if TYPE_CHECKING:
+    from tvm_sramtile.engine.native import RegionObject
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A region's input or output as TVM sees it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionEntry:
+    """What the entry of a region looks like from outside.
+
+    Attributes:
+        name: the region's ``global_symbol``; ``<name>__counters`` and ``<name>__reset`` stand beside it.
+        images: how many images one call processes (the batch).
+        inputs: the types of the region function's parameters, in order.
+        outputs: the types of its results, in order.
+        counter_count: how many int64 values ``<name>__counters`` writes.
+    """
+
+    name: str
+    images: int
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    counter_count: int
+
+
+def counters_name(region: str) -> str:
+    """The name of the function that copies a region's counters into an int64 tensor."""
+    return f"{region}__counters"
+
+
+def reset_name(region: str) -> str:
+    """The name of the function, without arguments, that sets a region's counters to zero."""
+    return f"{region}__reset"
+
+
+def host_triple() -> str:
+    """This machine's LLVM triple: what the engine's object is compiled for, and not every TVM's own default."""
+    machine = platform.machine()
+    if sys.platform == "darwin":
+        return f"{machine}-apple-darwin"
+    return f"{ {'AMD64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }-unknown-linux-gnu"
+
+
+def host_target() -> str:
+    """The TVM target of the code that runs beside the accelerator."""
+    return f"llvm -mtriple={host_triple()}"
+
+
+def region_module(entry: RegionEntry, region: RegionObject, engine: Path) -> Any:
+    """The module that ``relay.ext.sramtile`` returns for one region.
+
+    Args:
+        entry: the region's name and types.
+        region: the object file with its program and stub, from ``engine.native.region_object``.
+        engine: the engine's object file, from ``engine.native.engine_object``.
+
+    Returns:
+        A ``tvm.runtime.Module`` of static libraries: the entry, which imports the stub, which imports the engine.
+    """
+    stub = tvm.runtime.load_static_library(str(region.path), [])
+    stub.import_module(_engine_module(engine, engine.stat().st_mtime_ns))
+    names = [entry.name, counters_name(entry.name), reset_name(entry.name)]
+    with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
+        path = Path(directory) / "entry.o"
+        tvm.build(entry_functions(entry, region), target=host_target()).save(str(path))
+        module = tvm.runtime.load_static_library(str(path), names)
+    module.import_module(stub)
+    return module
+
+
+def entry_functions(entry: RegionEntry, region: RegionObject) -> tvm.IRModule:
+    """The TIR functions of a region: the entry, its counters, and their reset."""
+    # The stub's reset takes an argument without meaning: an extern call without any is not taken by every TVM.
+    calls = {
+        entry.name: _Call(region.run_symbol, (*entry.inputs, *entry.outputs), (tir.IntImm("int64", entry.images),)),
+        counters_name(entry.name): _Call(region.counters_symbol, (TensorType((entry.counter_count,), "int64"),)),
+        reset_name(entry.name): _Call(region.reset_symbol, (), (tir.IntImm("int32", 0),)),
+    }
+    return tvm.IRModule(
+        {
+            name: _packed(name, call, region.raise_symbol).with_attr("global_symbol", name)
+            for name, call in calls.items()
+        }
+    )
+
+
+def load_exported(library: Any, directory: Path, name: str = "deploy.so") -> Any:
+    """Export a library built by ``relay.build`` into ``directory`` and load it back, ready to run."""
+    path = directory / name
+    library.export_library(str(path))
+    return tvm.runtime.load_module(str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A C function that returns 0 for success: ``symbol(*scalars, *pointers to tensors)``."""
+
+    symbol: str
+    tensors: tuple[TensorType, ...]
+    scalars: tuple[Any, ...] = ()
+
+
+def _packed(name: str, call: _Call, raise_symbol: str) -> tir.PrimFunc:
+    """``if symbol(...) != 0: raise``, as a packed function of the tensors.
+
+    The C function has set TVM's error text by then. ``raise_symbol`` is a function of the packed ABI that only reports
+    failure: the code TVM makes for the call of such a function returns at once with failure, and the caller raises
+    that text. An assertion would replace the text with its own.
+    """
+    handles = [tir.Var(f"argument{index}", "handle") for index in range(len(call.tensors))]
+    buffers = [_buffer(index, tensor) for index, tensor in enumerate(call.tensors)]
+    status = tir.call_extern("int32", call.symbol, *call.scalars, *(buffer.data for buffer in buffers))
+    no_resource = tir.reinterpret("handle", tir.IntImm("uint64", 0))
+    failed = tir.Evaluate(tir.call_cpacked(raise_symbol, no_resource))
+    body: Any = tir.IfThenElse(tir.NE(status, tir.IntImm("int32", 0)), failed, None)
+    for index, (tensor, buffer) in enumerate(zip(call.tensors, buffers, strict=True)):
+        body = _checked(f"{name}: argument {index}", tensor, buffer, body)
+    return tir.PrimFunc(handles, body, buffer_map=dict(zip(handles, buffers, strict=True)))
+
+
+def _buffer(index: int, tensor: TensorType) -> Any:
+    # Symbolic extents and offset, which `_checked` compares: not every TVM does so for constant ones.
+    extents = [tir.Var(f"tensor{index}_extent{axis}", "int64") for axis in range(len(tensor.shape))]
+    offset = tir.Var(f"tensor{index}_offset", "int64")
+    return tir.decl_buffer(extents, tensor.dtype, name=f"tensor{index}", elem_offset=offset, offset_factor=1)
+
+
+def _checked(argument: str, tensor: TensorType, buffer: Any, body: Any) -> Any:
+    """``body``, after the proof that a buffer has the tensor's extents and starts at its data."""
+    offset = tir.EQ(buffer.elem_offset, tir.IntImm("int64", 0))
+    body = tir.AssertStmt(offset, tir.StringImm(f"{argument} must start at its data, without a byte offset"), body)
+    for axis, extent in enumerate(tensor.shape):
+        matches = tir.EQ(buffer.shape[axis], tir.IntImm("int64", extent))
+        text = f"{argument} must have the shape {tensor.shape}: extent of axis {axis} differs"
+        body = tir.AssertStmt(matches, tir.StringImm(text), body)
+    return body
+
+
+@functools.lru_cache(maxsize=8)
+def _engine_module(path: Path, modified_ns: int) -> Any:
+    """One module an engine file: TVM exports a module once however many regions import it."""
+    del modified_ns  # part of the key only: a rebuilt engine is loaded again
+    return tvm.runtime.load_static_library(str(path), [])
