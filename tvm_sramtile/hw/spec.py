@@ -16,10 +16,11 @@ from tvm_sramtile.hw.layout import StorageLayout
 
 Memory = Literal["pool", "input", "weight", "output", "accumulator"]
 
-_Positive = Annotated[int, Field(gt=0, le=2**40, strict=True)]
+_Positive = Annotated[int, Field(gt=0, strict=True)]
 _Small = Annotated[int, Field(gt=0, le=1024, strict=True)]
 _Pair = Annotated[tuple[_Small, _Small], Field(strict=False)]
 
+_ADDRESS_LIMIT_BYTES = 2**32  # SRAM addresses are 32 bits wide
 _PRESETS = resources.files("tvm_sramtile.hw") / "presets"
 
 
@@ -65,6 +66,8 @@ class AcceleratorSpec(BaseModel):
         pool = self.sram_bytes is not None
         if pool == any(size is not None for size in separate) or (not pool and None in separate):
             raise ValueError("give either sram_bytes (one pool) or all of input_bytes, weight_bytes and output_bytes")
+        if sum(self.memories.values()) >= _ADDRESS_LIMIT_BYTES:
+            raise ValueError(f"the memories hold {sum(self.memories.values())} bytes: must be below {_ADDRESS_LIMIT_BYTES}")
         return self
 
     @classmethod

@@ -1,0 +1,38 @@
+"""SRAM addresses: the plan's buffers, placed one after the other in their memories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tvm_sramtile.errors import CheckFailed
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.plan import StepPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The SRAM bytes ``[address, address + bytes)`` that one copy of a buffer has."""
+
+    address: int
+    bytes: int
+
+    def overlaps(self, other: Slot) -> bool:
+        """Whether the two share a byte."""
+        return self.address < other.address + other.bytes and other.address < self.address + self.bytes
+
+
+def place_buffers(plan: StepPlan, spec: AcceleratorSpec) -> Mapping[str, tuple[Slot, ...]]:
+    """The slots of each buffer by its name, in order of its copies; raises ``CheckFailed`` when a memory overflows."""
+    base = 0
+    slots: dict[str, tuple[Slot, ...]] = {}
+    for memory, size in spec.memories.items():
+        at = base
+        for buffer in plan.buffers:
+            if buffer.memory == memory:
+                slots[buffer.name] = tuple(Slot(at + copy * buffer.bytes, buffer.bytes) for copy in range(buffer.copies))
+                at += buffer.copies * buffer.bytes
+        if at > base + size:
+            raise CheckFailed(f"step {plan.step}: its buffers take {at - base} B of the {size} B of memory {memory}")
+        base += size
+    return slots

@@ -1,0 +1,22 @@
+"""From a region to a plan: what fits, where to cut, what it costs in DRAM traffic."""
+
+from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity, Term, Tile
+from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, Traffic
+from tvm_sramtile.plan.planner import plan_region
+from tvm_sramtile.plan.verdict import Verdict, judge
+
+__all__ = [
+    "Buffer",
+    "Capacity",
+    "Charge",
+    "Chunk",
+    "Plan",
+    "SpecCapacity",
+    "StepPlan",
+    "Term",
+    "Tile",
+    "Traffic",
+    "Verdict",
+    "judge",
+    "plan_region",
+]

@@ -1,0 +1,151 @@
+"""A plan: how each step of a region is cut, what lies in SRAM, what crosses the chip's edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from tvm_sramtile.errors import CheckFailed
+from tvm_sramtile.ints import Range
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk by its marks in the whole maps: start and end rows.
+
+    Attributes:
+        out_rows: output rows that the chunk yields.
+        in_rows: input rows that it reads; empty when it lies wholly in padding.
+        pad_top, pad_bottom: padding rows that the operator adds to ``in_rows``.
+    """
+
+    out_rows: Range
+    in_rows: Range
+    pad_top: int
+    pad_bottom: int
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named piece of one SRAM memory, ``copies`` times ``bytes`` long."""
+
+    name: str
+    memory: str
+    bytes: int
+    copies: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """DRAM bytes by kind."""
+
+    input_bytes: int = 0
+    weight_bytes: int = 0
+    output_bytes: int = 0
+    partial_sum_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """All kinds together."""
+        return self.input_bytes + self.weight_bytes + self.output_bytes + self.partial_sum_bytes
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.input_bytes + other.input_bytes,
+            self.weight_bytes + other.weight_bytes,
+            self.output_bytes + other.output_bytes,
+            self.partial_sum_bytes + other.partial_sum_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """How one step is cut.
+
+    Attributes:
+        step: the step's name.
+        direction: how chunks are derived: "output-to-input", "input-to-output" or "any".
+        tested_map: the map whose footprint decides: "input" or "output".
+        footprint_bytes: formula (1) of the whole tested map.
+        space_bytes: what the memory leaves for the tested map when the step is not cut, at least 0.
+        chunk_footprint_bytes: formula (1) of the largest chunk of the tested map.
+        in_cols, pad_left: input columns that are read, and the padding columns left of them.
+        chunks: in order of execution.
+        buffers: in order of address within each memory.
+        traffic: DRAM bytes of one call with the step's batch.
+        weights_resident: weights and bias are loaded once a call, not once an image.
+    """
+
+    step: str
+    direction: str
+    tested_map: str
+    footprint_bytes: int
+    space_bytes: int
+    chunk_footprint_bytes: int
+    in_cols: Range
+    pad_left: int
+    chunks: tuple[Chunk, ...]
+    buffers: tuple[Buffer, ...]
+    traffic: Traffic
+    weights_resident: bool
+
+    @property
+    def is_split(self) -> bool:
+        """Whether there is more than one chunk."""
+        return len(self.chunks) > 1
+
+    @property
+    def reason(self) -> str:
+        """Why the step was cut, or that it was not, with the numbers."""
+        if not self.is_split:
+            return f"fits: {self.tested_map} map {self.footprint_bytes} <= {self.space_bytes} B"
+        if self.footprint_bytes > self.space_bytes:
+            return f"overflow: {self.tested_map} map {self.footprint_bytes} > {self.space_bytes} B"
+        return f"overflow: {self.tested_map} map {self.footprint_bytes} B fits, but not what lies beside it"
+
+    def used_bytes(self, memory: str) -> int:
+        """Bytes that the buffers take in one memory."""
+        return sum(buffer.bytes * buffer.copies for buffer in self.buffers if buffer.memory == memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan of a region."""
+
+    region: str
+    strategy: str
+    steps: tuple[StepPlan, ...]
+
+    @property
+    def traffic(self) -> Traffic:
+        """DRAM bytes of one call."""
+        return sum((step.traffic for step in self.steps), Traffic())
+
+    @property
+    def sram_peak_bytes(self) -> int:
+        """The sum over the memories of the most that any step takes there."""
+        memories = {buffer.memory for step in self.steps for buffer in step.buffers}
+        return sum(max(step.used_bytes(memory) for step in self.steps) for memory in memories)
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks of all steps."""
+        return sum(len(step.chunks) for step in self.steps)
+
+    def to_json(self) -> str:
+        """JSON text that ``from_json`` reads back to an equal plan."""
+        return _PLAN.dump_json(self).decode()
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """Parse ``to_json``'s text; raises ``CheckFailed`` when it is not one."""
+        try:
+            return _PLAN.validate_json(text)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            where = ".".join(str(part) for part in fault["loc"])
+            raise CheckFailed(f"plan attribute is damaged at {where or 'its root'}: {fault['msg']}") from None
+
+
+_PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
