@@ -129,11 +129,14 @@ class Program:
 
 def encode(program: Program) -> bytes:
     """The program's bytes; raises ``ProgramError`` when a value does not fit its field."""
+    if len(program.memories) > MEMORIES:
+        raise ProgramError(f"header: {len(program.memories)} memories, at most {MEMORIES} are possible")
     code = b"".join(_encode_commands("prologue", program.prologue)) + b"".join(_encode_commands("body", program.body))
     head = {
         "magic": MAGIC,
         "version": VERSION,
-        **dict(zip(_MEMORY_FIELDS, (*program.memories, 0, 0, 0, 0), strict=False)),
+        **dict.fromkeys(_MEMORY_FIELDS, 0),
+        **dict(zip(_MEMORY_FIELDS, program.memories, strict=False)),
         "lanes": program.lanes,
         "lines": program.lines,
         "column_align": program.column_align,
@@ -168,7 +171,7 @@ def _encode_commands(part: str, commands: Iterable[Command]) -> Iterable[bytes]:
 def _pack(what: str, layout: struct.Struct, values: Iterable[int | float]) -> bytes:
     try:
         return layout.pack(*values)
-    except struct.error as error:
+    except (struct.error, OverflowError) as error:
         raise ProgramError(f"{what}: a value does not fit its field: {error}") from None
 
 
@@ -190,7 +193,9 @@ def decode(code: bytes) -> Program:
     body, at = _decode_commands("body", code, at, fields["body_commands"])
     if at - start != fields["command_bytes"]:
         raise ProgramError(f"header: command_bytes = {fields['command_bytes']}, but the commands take {at - start}")
-    at = round_up(at, CONSTANTS_ALIGN_BYTES)
+    start, at = at, round_up(at, CONSTANTS_ALIGN_BYTES)
+    if any(code[start:at]):
+        raise ProgramError(f"header: bytes {start}-{at}, between the commands and the constants, are not all zero")
     if len(code) - at != fields["constants_bytes"]:
         raise ProgramError(f"header: constants_bytes = {fields['constants_bytes']}, but {len(code) - at} bytes follow")
     return Program(
@@ -209,6 +214,8 @@ def decode(code: bytes) -> Program:
 
 def _tensor(index: int, values: list[int]) -> TensorRecord:
     place, traffic, dtype, layout, per_image, *dims, offset = values
+    if per_image > 1:
+        raise ProgramError(f"tensor {index}: per_image = {per_image}, must be 0 or 1")
     try:
         kinds = (Place(place), Traffic(traffic), Dtype(dtype), Layout(layout))
     except ValueError as error:
@@ -223,11 +230,9 @@ def _decode_commands(part: str, code: bytes, at: int, count: int) -> tuple[tuple
         opcode = OPCODES.get(code[at]) if at < len(code) else None
         if opcode is None:
             raise ProgramError(f"{what}: no opcode at byte {at}")
-        (_, flags, step, *waits, ), _ = _unpack(what, record_struct(COMMAND), code, at)
         values, at = _unpack(what, _command_struct(opcode), code, at)
-        commands.append(
-            Command(opcode, tuple(values[len(COMMAND) :]), int(flags), int(step), (int(waits[0]), int(waits[1]), int(waits[2])))
-        )
+        _, flags, step, *waits = (int(value) for value in values[: len(COMMAND)])
+        commands.append(Command(opcode, values[len(COMMAND) :], flags, step, (waits[0], waits[1], waits[2])))
     return tuple(commands), at
 
 

@@ -1,4 +1,7 @@
-"""The C header of the instruction set, made from the table: ``python -m tvm_sramtile.isa.header > engine/src/isa.h``."""
+"""The C header of the instruction set, made from the table.
+
+``python -m tvm_sramtile.isa.header > tvm_sramtile/engine/src/isa.h``
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from tvm_sramtile.isa.code import Command, Program
 
 def listing(program: Program) -> Iterator[str]:
     """Lines for people: the tensors, then each command with its waits and fields."""
-    yield f"; sram {'+'.join(map(str, program.memories))} bytes, {program.lanes} lanes, {len(program.constants)} bytes of constants"
+    memories = "+".join(map(str, program.memories))
+    yield f"; sram {memories} bytes, {program.lanes} lanes, {len(program.constants)} bytes of constants"
     for index, tensor in enumerate(program.tensors):
         dims = "x".join(str(dim) for dim in tensor.dims)
         image = " per image" if tensor.per_image else ""

@@ -9,12 +9,16 @@ Each queue executes its commands in program order. A command starts when its que
 ``wait_compute`` and ``wait_store`` commands of those queues (counted from the start of the prologue or body that the
 command is in) have finished.
 
-SRAM addresses run through the memories, one after the other; an operand lies within one memory. The SRAM peak is the sum
-over the memories of the highest byte that any operand reached.
+SRAM addresses run through the memories, one after the other; an operand lies within one memory. The SRAM peak is the
+sum over the memories of the highest byte that any operand reached. A map of ``b`` channel blocks takes
+``(b - 1)*block_bytes + round_up(rows, lines)*row_bytes`` bytes. The operands of a CONV are the input map and the
+weights (unless in_rows or in_cols is 0), the bias (with BIAS), the accumulators (always) and the output (with LAST).
 
 A feature map in SRAM is channel-blocked, ``[channel block][row][column][lane]``: element (c, r, w) lies at
 ``base + (c // lanes)*block_bytes + r*row_bytes + (w*lanes + c % lanes)*elem_bytes`` with ``lanes = channel_align``.
-Loads write zeros to the lanes past the last channel. Weights in SRAM are ``[output block][input block][kernel row]
+Loads write zeros to the lanes past the last channel; a CONV leaves them undefined. A bias and accumulators are maps of
+the accumulator's type: the bias has one row and column and no space between its blocks, the accumulators have as many
+elements from block to block as the output map. Weights in SRAM are ``[output block][input block][kernel row]
 [kernel col][input channel of the block][lane]``, where only the last input block may be short, and the lanes past the
 last output channel are zeros; the input channels are those of one group.
 """
@@ -199,7 +203,7 @@ LOAD_WEIGHTS = Opcode(
     ),
     (
         "the box is not empty and within the tensor",
-        "layout OIHW, or layout PACKED with the box being all taps and all input channels and out_channel a multiple of lanes",
+        "layout OIHW; or layout PACKED, the box being all taps and all input channels, out_channel a multiple of lanes",
         "the SRAM address is a multiple of the element size; the weights lie within one memory",
     ),
     _DMA_CYCLES,
@@ -219,8 +223,8 @@ CONV = Opcode(
     "CONV",
     4,
     Queue.COMPUTE,
-    "convolve a map in SRAM with weights in SRAM. FIRST (1): the sums start at zero, else at the accumulators; LAST (2): "
-    "the sums get the epilogue (BIAS (4): add a vector; CLIP (8): limit to [clip_low, clip_high]) and go to the output "
+    "convolve a map in SRAM with weights in SRAM. FIRST (1): the sums start at zero, else at the accumulators; LAST "
+    "(2): the sums get the epilogue (BIAS (4): add a vector; CLIP (8): limit to [clip_low, clip_high]) and go to the output "
     "map, else to the accumulators, which are otherwise left undefined. Positions outside the input map are skipped, "
     "never multiplied",
     (
@@ -256,7 +260,8 @@ CONV = Opcode(
     (
         "extents, kernel, strides, dilations and groups are positive, but in_rows and in_cols may both be 0",
         "groups divides in_channels and out_channels",
-        "row bytes of the maps are round_up(cols, column_align)*lanes*elem_bytes; a block holds its rows, rounded up to lines",
+        "row bytes of the maps are round_up(cols, column_align)*lanes*elem_bytes; "
+        "a block holds its rows, rounded up to lines",
         "addresses are multiples of their element sizes; each operand lies within one memory",
         "the output and the accumulators overlap no other operand, and each other only where they are the same",
         "BIAS and CLIP only with LAST; clip_low <= clip_high",
