@@ -66,8 +66,8 @@ def test_relay_is_gone_from_new_tvm(install: Install) -> None:
     install("apache-tvm", modules=("tvm.relax", "tvm.tirx"))
     assert message("relay") == (
         "tvm 9.9 has no tvm.relay: the relay front end needs a TVM with Relay (0.11 to 0.19, or hhb-tvm 3.2.3 "
-        "from PyPI under Python 3.10); in another virtual environment, run pip install 'tvm_sramtile[relay]', since two TVMs "
-        "cannot share one"
+        "from PyPI under Python 3.10); in another virtual environment, run pip install 'tvm_sramtile[relay]', since "
+        "two TVMs cannot share one"
     )
 
 
