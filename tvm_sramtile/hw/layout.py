@@ -11,9 +11,9 @@ from tvm_sramtile.ints import ceil_div, round_up
 class StorageLayout:
     """A channel-blocked feature map: ``[channel block][row][column][lane]``.
 
-    A channel block holds ``channel_align`` channels (the lanes). Rows of a block are rounded up to ``lines``, the number
-    of SRAM lines (banks that hold successive rows), columns to ``column_align``. Another RAM design is another set of
-    alignments.
+    A channel block holds ``channel_align`` channels (the lanes). Rows of a block are rounded up to ``lines``, the
+    number of SRAM lines (banks that hold successive rows), columns to ``column_align``. Another RAM design is another
+    set of alignments.
     """
 
     lines: int = 1

@@ -66,8 +66,9 @@ class AcceleratorSpec(BaseModel):
         pool = self.sram_bytes is not None
         if pool == any(size is not None for size in separate) or (not pool and None in separate):
             raise ValueError("give either sram_bytes (one pool) or all of input_bytes, weight_bytes and output_bytes")
-        if sum(self.memories.values()) >= _ADDRESS_LIMIT_BYTES:
-            raise ValueError(f"the memories hold {sum(self.memories.values())} bytes: must be below {_ADDRESS_LIMIT_BYTES}")
+        total_bytes = sum(self.memories.values())
+        if total_bytes >= _ADDRESS_LIMIT_BYTES:
+            raise ValueError(f"the memories hold {total_bytes} bytes: must be below {_ADDRESS_LIMIT_BYTES}")
         return self
 
     @classmethod

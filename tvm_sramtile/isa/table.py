@@ -224,8 +224,8 @@ CONV = Opcode(
     4,
     Queue.COMPUTE,
     "convolve a map in SRAM with weights in SRAM. FIRST (1): the sums start at zero, else at the accumulators; LAST "
-    "(2): the sums get the epilogue (BIAS (4): add a vector; CLIP (8): limit to [clip_low, clip_high]) and go to the output "
-    "map, else to the accumulators, which are otherwise left undefined. Positions outside the input map are skipped, "
+    "(2): the sums get the epilogue (BIAS (4): add a vector; CLIP (8): limit to [clip_low, clip_high]) and go to the "
+    "output map, else to the accumulators, which are otherwise left undefined. Positions outside the input map are skipped, "
     "never multiplied",
     (
         _u32("input", "SRAM address of the input map"),
