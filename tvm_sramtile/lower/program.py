@@ -20,9 +20,7 @@ from tvm_sramtile.lower.waits import Sequencer
 from tvm_sramtile.plan import Chunk, Plan, StepPlan
 
 
-def lower(
-    region: Region, plan: Plan, spec: AcceleratorSpec, constants: Mapping[str, NDArray[np.generic]]
-) -> Program:
+def lower(region: Region, plan: Plan, spec: AcceleratorSpec, constants: Mapping[str, NDArray[np.generic]]) -> Program:
     """The program of ``region`` for one image; the same plan always gives the same program.
 
     Args:
@@ -104,7 +102,15 @@ class _StepLowering:
         return layout.block_elems(rows, cols) * elem_bytes, layout.row_elems(cols) * elem_bytes
 
     def _move(
-        self, out: Sequencer, opcode: Opcode, tensor: Tensor, role: Role, rows: Range, cols: Range, channels: int, slot: Slot
+        self,
+        out: Sequencer,
+        opcode: Opcode,
+        tensor: Tensor,
+        role: Role,
+        rows: Range,
+        cols: Range,
+        channels: int,
+        slot: Slot,
     ) -> None:
         block_bytes, row_bytes = self._map_bytes(len(rows), len(cols), tensor.dtype)
         command = Command.make(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.hw import AcceleratorSpec
@@ -30,8 +31,9 @@ def place_buffers(plan: StepPlan, spec: AcceleratorSpec) -> Mapping[str, tuple[S
         at = base
         for buffer in plan.buffers:
             if buffer.memory == memory:
-                slots[buffer.name] = tuple(Slot(at + copy * buffer.bytes, buffer.bytes) for copy in range(buffer.copies))
-                at += buffer.copies * buffer.bytes
+                ends = tuple(accumulate(buffer.copies, initial=at))
+                slots[buffer.name] = tuple(map(Slot, ends, buffer.copies))
+                at = ends[-1]
         if at > base + size:
             raise CheckFailed(f"step {plan.step}: its buffers take {at - base} B of the {size} B of memory {memory}")
         base += size

@@ -90,7 +90,9 @@ def _uses(region: Region) -> Iterator[tuple[Tensor, Role]]:
 def _constant(tensor: Tensor, constants: Mapping[str, NDArray[np.generic]]) -> NDArray[np.generic]:
     value = constants.get(str(tensor.digest))
     if value is None or digest_of(value) != tensor.digest:
-        raise CheckFailed(f"constant {tensor.name} {tensor.shape}: its value is not among those of the region's function")
+        raise CheckFailed(
+            f"constant {tensor.name} {tensor.shape}: its value is not among those of the region's function"
+        )
     return value
 
 

@@ -55,10 +55,9 @@ def command_cycles(program: Program, command: Command) -> int:
 
 def dma_bytes(program: Program, command: Command) -> int:
     """The DRAM bytes that a load or store moves: the real elements of its box."""
+    extents: tuple[str, ...] = ("channels", "rows", "cols")
     if command.opcode is LOAD_WEIGHTS:
         extents = ("out_channels", "in_channels", "kernel_rows", "kernel_cols")
-    else:
-        extents = ("channels", "rows", "cols")
     elems = 1
     for extent in extents:
         elems *= command[extent]

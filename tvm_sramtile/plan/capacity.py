@@ -12,7 +12,7 @@ from tvm_sramtile.ir import Step, dtype_bytes
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The part of a step that is on the chip at a time: rows and columns of its output and of the input read for them."""
+    """The part of a step on the chip at a time: rows and columns of its output, and of the input read for them."""
 
     out_rows: int
     out_cols: int
@@ -103,7 +103,7 @@ class SpecCapacity:
     def charge(self, step: Step, tile: Tile) -> Charge:
         """See ``Capacity.charge``; the footprint is formula (1)."""
         layout, op = self.spec.layout, step.op
-        limits: dict[str, int] = {**self.spec.memories}
+        limits = {str(memory): size for memory, size in self.spec.memories.items()}
         place = dict.fromkeys(("input", "weight", "output"), "pool")
         if self.spec.sram_bytes is None:
             place = {memory: memory for memory in place}

@@ -28,12 +28,15 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A named piece of one SRAM memory, ``copies`` times ``bytes`` long."""
+    """A named piece of one SRAM memory.
+
+    Attributes:
+        copies: bytes of each copy; chunk ``i`` uses copy ``i % len(copies)``, which is as large as its largest chunk.
+    """
 
     name: str
     memory: str
-    bytes: int
-    copies: int = 1
+    copies: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class StepPlan:
 
     def used_bytes(self, memory: str) -> int:
         """Bytes that the buffers take in one memory."""
-        return sum(buffer.bytes * buffer.copies for buffer in self.buffers if buffer.memory == memory)
+        return sum(sum(buffer.copies) for buffer in self.buffers if buffer.memory == memory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region, Step, dtype_bytes
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan.capacity import Charge, SpecCapacity
+from tvm_sramtile.plan.capacity import SpecCapacity
 from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, Traffic
 from tvm_sramtile.plan.seed import chunks_of, largest_tile, seed_chunks
 from tvm_sramtile.plan.verdict import judge
@@ -45,21 +45,28 @@ def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, weights_resi
         in_cols=window.read,
         pad_left=window.pad_before,
         chunks=chunks,
-        buffers=_buffers(charge, double=options.double_buffer and len(chunks) > 1),
+        buffers=_buffers(step, chunks, capacity, double=options.double_buffer and len(chunks) > 1),
         traffic=_traffic(step, chunks, window.read, weights_resident),
         weights_resident=weights_resident,
     )
 
 
-def _buffers(charge: Charge, *, double: bool) -> tuple[Buffer, ...]:
+def _buffers(step: Step, chunks: tuple[Chunk, ...], capacity: SpecCapacity, *, double: bool) -> tuple[Buffer, ...]:
     """One buffer a term; input and output twice where that still fits, the input first."""
-    copies = dict.fromkeys((term.name for term in charge.terms), 1)
+    charge = capacity.charge(step, largest_tile(step, chunks))
     free = {memory: limit - charge.used_bytes(memory) for memory, limit in charge.limits.items()}
+    buffers = []
     for term in charge.terms:
-        if double and term.name in ("input", "output") and term.bytes <= free[term.memory]:
-            free[term.memory] -= term.bytes
-            copies[term.name] = 2
-    return tuple(Buffer(term.name, term.memory, term.bytes, copies[term.name]) for term in charge.terms if term.bytes)
+        copies: tuple[int, ...] = (term.bytes,)
+        if double and term.name in ("input", "output"):
+            turns = (chunks[0::2], chunks[1::2])
+            sizes = tuple(capacity.charge(step, largest_tile(step, turn)).bytes_of(term.name) for turn in turns)
+            if sum(sizes) - term.bytes <= free[term.memory]:
+                free[term.memory] -= sum(sizes) - term.bytes
+                copies = sizes
+        if sum(copies):
+            buffers.append(Buffer(term.name, term.memory, copies))
+    return tuple(buffers)
 
 
 def _traffic(step: Step, chunks: tuple[Chunk, ...], in_cols: Range, weights_resident: bool) -> Traffic:

@@ -26,7 +26,8 @@ def judge(step: Step, spec: AcceleratorSpec) -> Verdict:
             return Verdict(False, f"dtype {tensor.dtype} of {tensor.name}: the accelerator takes {', '.join(_DTYPES)}")
     if op.kernel not in spec.unit_kernels:
         units = ", ".join(f"{rows}x{cols}" for rows, cols in spec.unit_kernels)
-        return Verdict(False, f"kernel {op.kernel[0]}x{op.kernel[1]} is no unit kernel of {spec.name}: units are {units}")
+        kernel = f"{op.kernel[0]}x{op.kernel[1]}"
+        return Verdict(False, f"kernel {kernel} is no unit kernel of {spec.name}: units are {units}")
     if 0 in step.output.shape or 0 in step.data.shape:
         return Verdict(False, f"shape {step.data.shape} -> {step.output.shape}: nothing to compute")
     if max(max(t.elems for t in (*step.inputs, step.output)), *op.padding) >= 2**31:
