@@ -71,6 +71,7 @@ def test_an_error_in_a_later_region_names_that_region(two_regions: Path) -> None
 def test_wrong_tensors_are_refused_before_the_engine_runs(two_regions: Path) -> None:
     library, _ = standin.load(two_regions)
     entry = library.get_function("region_0", query_imports=True)
+    before = counters(library, "region_0")
     right, short = (tvm.nd.array(np.ones(size, dtype="float32")) for size in (standin.ELEMENTS, standin.ELEMENTS - 1))
     with pytest.raises(
         tvm.TVMError, match=r"region_0: argument 1 must have the shape \(10,\): extent of axis 0 differs"
@@ -82,7 +83,7 @@ def test_wrong_tensors_are_refused_before_the_engine_runs(two_regions: Path) -> 
     shifted.handle.contents.byte_offset = 4
     with pytest.raises(tvm.TVMError, match="region_0: argument 0 must start at its data, without a byte offset"):
         entry(shifted, right, right)
-    assert counters(library, "region_0") == [0, 0]
+    assert counters(library, "region_0") == before
 
 
 def test_counters_are_per_region_and_can_be_reset(two_regions: Path) -> None:
@@ -128,6 +129,7 @@ def test_the_same_names_in_two_loaded_libraries(sources: Path, tmp_path: Path) -
 
 FRESH = """
 import sys
+sys.modules["tvm_sramtile"] = None  # cannot be imported
 import numpy as np
 import tvm
 from tvm.contrib import graph_executor
@@ -140,7 +142,6 @@ try:
     executors[0].run(x=np.full(10, 77, dtype="float32"), w=w)
 except tvm.TVMError as error:
     print(str(error).strip().splitlines()[-1])
-print(*sorted(name for name in sys.modules if "sramtile" in name))
 """
 
 
@@ -150,7 +151,7 @@ def test_a_fresh_process_without_the_package(sources: Path, tmp_path: Path) -> N
     result = subprocess.run(
         [sys.executable, "-c", FRESH, *map(str, paths)], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    assert result.stdout.splitlines() == ["6.0 14.0", f"TVMError: sramtile region region_0: {standin.ERROR_TEXT}", ""]
+    assert result.stdout.splitlines() == ["6.0 14.0", f"TVMError: sramtile region region_0: {standin.ERROR_TEXT}"]
 
 
 def test_first_calls_from_many_threads(two_regions: Path) -> None:
