@@ -1,12 +1,23 @@
-"""Which generation of TVM is installed, found without importing it until it is needed."""
+"""What the two front ends have in common: data about a network's run, and which generation of TVM is installed."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata, util
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_sramtile.attributes import RegionAttributes
+from tvm_sramtile.engine.binding import Measured
 from tvm_sramtile.errors import MissingDependency
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.options import Options
+
+Array = NDArray[np.generic]
 
 Generation = Literal["relax", "relay"]
 
@@ -67,3 +78,85 @@ def _import_tvm(generation: Generation) -> Any:
 
 def _install(generation: Generation) -> str:
     return f"run pip install 'tvm_sramtile[{generation}]'"
+
+
+@dataclass(frozen=True, slots=True)
+class HostOp:
+    """An operator of a partitioned network that stays on the host.
+
+    Attributes:
+        op: TVM's name of the operator, e.g. ``nn.conv2d``.
+        name: what the front end calls the value, for reports.
+        macs: multiply-accumulates of one call; 0 for operators without any.
+        reason: why it stays there, in one line.
+    """
+
+    op: str
+    name: str
+    macs: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRun:
+    """One region in a run of the network: what went in, what came out, what the engine counted."""
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """A run of a partitioned network: its outputs, and each region by its name."""
+
+    outputs: tuple[Array, ...]
+    regions: Mapping[str, RegionRun]
+
+
+class Frontend(Protocol):
+    """What the command line and ``verify`` ask of a front end; ``tvm_sramtile.relax`` and ``.relay`` both have it.
+
+    Modules are ``tvm.IRModule``; inputs of a network are arrays by name.
+    """
+
+    def import_onnx(self, proto: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
+        """An ONNX network with static input shapes as a module, its weights as constants."""
+        ...
+
+    def partition_for_sramtile(
+        self, mod: Any, spec: AcceleratorSpec | None = None, options: Options | None = None
+    ) -> Any:
+        """The module with everything the accelerator takes in regions."""
+        ...
+
+    def regions(self, mod: Any) -> tuple[RegionAttributes, ...]:
+        """The regions of a partitioned module, in the order of execution."""
+        ...
+
+    def host_ops(self, mod: Any) -> tuple[HostOp, ...]:
+        """What stays on the host, in the order of execution."""
+        ...
+
+    def run_host(self, mod: Any, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The outputs of a module that has no regions, under stock TVM."""
+        ...
+
+    def run_accelerator(self, mod: Any, inputs: Mapping[str, Array]) -> NetworkRun:
+        """Run a partitioned module with the accelerator inside the TVM executable."""
+        ...
+
+    def run_regions(
+        self, mod: Any, inputs: Mapping[str, tuple[Array, ...]], *, chunked: bool
+    ) -> Mapping[str, tuple[Array, ...]]:
+        """Run regions' bodies under stock TVM, each on its own inputs: as the op itself, or as the chunked subgraph.
+
+        Args:
+            inputs: by region name; only these regions are run.
+            chunked: the chunked subgraph in place of the op.
+        """
+        ...
+
+    def export_library(self, mod: Any, path: str) -> None:
+        """Compile a partitioned module to one self-contained library file."""
+        ...
