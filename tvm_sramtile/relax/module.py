@@ -88,7 +88,8 @@ def runtime_modules(
 def _host_target(target: tvm.target.Target | None) -> tvm.target.Target:
     """Entries run on the host, also where the rest of the module is compiled for a device."""
     chosen = target or tvm.target.Target.current(allow_none=True) or tvm.target.Target(DEFAULT_TARGET)
-    return chosen.host or chosen
+    host = chosen.host or chosen
+    return host if "cpu" in host.keys else tvm.target.Target(DEFAULT_TARGET)
 
 
 def _entry_function(entry: RegionEntry) -> tirx.PrimFunc:
@@ -100,9 +101,11 @@ def _entry_function(entry: RegionEntry) -> tirx.PrimFunc:
         pointers = [*(buffer.access_ptr("r") for buffer in ins), *(buffer.access_ptr("w") for buffer in outs)]
         images = tirx.IntImm("int64", entry.images)
         result = tirx.call_extern("int32", entry.native.run_symbol, images, *pointers)
+        # A variable, because 0.26 cannot lower a condition with pointers in it.
+        code = tirx.Var("code", "int32")
         # The result of a plain C call is not looked at, that of a packed one is: it makes TVM raise what `run` has set.
         failed = tirx.Evaluate(tirx.call_cpacked(entry.native.raise_symbol, 0))
-        return tirx.IfThenElse(result != 0, failed, None)
+        return tirx.SeqStmt([tirx.Bind(code, result), tirx.IfThenElse(code != 0, failed, None)])
 
     outputs = te.extern(
         [tensor.shape for tensor in entry.outputs],
