@@ -225,8 +225,8 @@ CONV = Opcode(
     Queue.COMPUTE,
     "convolve a map in SRAM with weights in SRAM. FIRST (1): the sums start at zero, else at the accumulators; LAST "
     "(2): the sums get the epilogue (BIAS (4): add a vector; CLIP (8): limit to [clip_low, clip_high]) and go to the "
-    "output map, else to the accumulators, which are otherwise left undefined. Positions outside the input map are skipped, "
-    "never multiplied",
+    "output map, else to the accumulators, which are otherwise left undefined. Positions outside the input map are "
+    "skipped, never multiplied",
     (
         _u32("input", "SRAM address of the input map"),
         _u32("in_block_bytes", "bytes from one channel block of the input map to the next"),
