@@ -51,13 +51,13 @@ def compile_region(
     region: Region,
     spec: AcceleratorSpec,
     options: Options,
-    constants: Mapping[str, NDArray[np.generic]],
+    constants: Mapping[str, NDArray[np.generic]] | None,
     plan: Plan | None = None,
 ) -> Compiled:
     """Compile ``region``; with ``plan``, by that plan, else by one made here.
 
     Args:
-        constants: values of the region's constants by their digests (``ir.digest_of``).
+        constants: values of the region's constants by their digests (``ir.digest_of``); ``None`` for a program that is only counted.
 
     Raises:
         UnsupportedOp: the accelerator has no unit for a step.

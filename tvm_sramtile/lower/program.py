@@ -20,11 +20,14 @@ from tvm_sramtile.lower.waits import Sequencer
 from tvm_sramtile.plan import Chunk, Plan, StepPlan
 
 
-def lower(region: Region, plan: Plan, spec: AcceleratorSpec, constants: Mapping[str, NDArray[np.generic]]) -> Program:
+def lower(
+    region: Region, plan: Plan, spec: AcceleratorSpec, constants: Mapping[str, NDArray[np.generic]] | None
+) -> Program:
     """The program of ``region`` for one image; the same plan always gives the same program.
 
     Args:
-        constants: the values of the region's constants by their digests.
+        constants: the values of the region's constants by their digests; ``None`` for a program that is only counted,
+            with zeros in their place.
 
     Raises:
         CheckFailed: a constant is missing, or the plan's buffers do not fit the spec.

@@ -40,8 +40,8 @@ class TensorTable:
     workspace_bytes: int
 
 
-def tensor_table(region: Region, constants: Mapping[str, NDArray[np.generic]], lanes: int) -> TensorTable:
-    """Collect the tensors of ``region``; ``constants`` are looked up by digest.
+def tensor_table(region: Region, constants: Mapping[str, NDArray[np.generic]] | None, lanes: int) -> TensorTable:
+    """Collect the tensors of ``region``; ``constants`` are looked up by digest, or left as zeros where there are none.
 
     Raises:
         CheckFailed: a constant is missing or its value is not the one that the region names.
@@ -61,8 +61,7 @@ def tensor_table(region: Region, constants: Mapping[str, NDArray[np.generic]], l
             place, key = Place.CONSTANT, (tensor.digest, packed)
             if key not in stored:
                 stored[key] = len(blob)
-                value = _constant(tensor, constants)
-                blob += pack_weights(value, lanes) if packed else np.ascontiguousarray(value).tobytes()
+                blob += _constant_bytes(tensor, constants, lanes if packed else None)
                 blob += bytes(round_up(len(blob), CONSTANTS_ALIGN_BYTES) - len(blob))
             offset = stored[key]
         elif tensor.name in arguments:
@@ -87,13 +86,17 @@ def _uses(region: Region) -> Iterator[tuple[Tensor, Role]]:
         yield step.output, "output"
 
 
-def _constant(tensor: Tensor, constants: Mapping[str, NDArray[np.generic]]) -> NDArray[np.generic]:
+def _constant_bytes(
+    tensor: Tensor, constants: Mapping[str, NDArray[np.generic]] | None, pack_lanes: int | None
+) -> bytes:
+    if constants is None:
+        return bytes(tensor.size_bytes)
     value = constants.get(str(tensor.digest))
     if value is None or digest_of(value) != tensor.digest:
         raise CheckFailed(
             f"constant {tensor.name} {tensor.shape}: its value is not among those of the region's function"
         )
-    return value
+    return np.ascontiguousarray(value).tobytes() if pack_lanes is None else pack_weights(value, pack_lanes)
 
 
 def _record(tensor: Tensor, role: Role, place: Place, offset: int, *, packed: bool) -> TensorRecord:
