@@ -134,6 +134,10 @@ class Frontend(Protocol):
         """The regions of a partitioned module, in the order of execution."""
         ...
 
+    def constants(self, mod: Any) -> Mapping[str, Array]:
+        """The values of the constants in the regions of a partitioned module, by digest."""
+        ...
+
     def host_ops(self, mod: Any) -> tuple[HostOp, ...]:
         """What stays on the host, in the order of execution."""
         ...

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lower",),
     ("engine",),
     ("compile",),
+    ("attributes",),
     ("report",),
     ("frontend",),
     ("relax", "relay"),

@@ -1,0 +1,152 @@
+"""The report of a partitioned network, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tvm_sramtile.compile import Compiled
+from tvm_sramtile.ir import Step
+from tvm_sramtile.plan import Chunk, StepPlan
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One step of a region.
+
+    Attributes:
+        region, step: names.
+        op: what is computed, e.g. ``conv2d 3x3 s2 + bias + clip``.
+        input_shape, output_shape: as in TVM.
+        direction, tested_map, reason: how the step was cut and why, see ``StepPlan``.
+        chunks: the marks: start and end rows of each chunk in the whole maps.
+        footprint_bytes, chunk_footprint_bytes: formula (1) of the tested map, whole and of the largest chunk.
+        sram_peak_bytes, dram_bytes, cycles: predicted for one call; cycles are those of the step's region.
+        max_abs_diff: largest difference from TVM on the same inputs; ``None`` when nothing was run.
+    """
+
+    region: str
+    step: str
+    op: str
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    direction: str
+    tested_map: str
+    reason: str
+    chunks: tuple[Chunk, ...]
+    footprint_bytes: int
+    chunk_footprint_bytes: int
+    sram_peak_bytes: int
+    dram_bytes: int
+    cycles: int
+    macs: int
+    max_abs_diff: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Operators of one kind that stay on the host for one reason."""
+
+    op: str
+    count: int
+    macs: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkReport:
+    """A partitioned network: the steps on the accelerator, and what stays on the host."""
+
+    spec: str
+    steps: tuple[StepReport, ...]
+    host_ops: tuple[HostGroup, ...]
+
+    @property
+    def accelerator_macs(self) -> int:
+        """Multiply-accumulates of the steps."""
+        return sum(step.macs for step in self.steps)
+
+    @property
+    def host_macs(self) -> int:
+        """Multiply-accumulates of what stays on the host."""
+        return sum(group.macs for group in self.host_ops)
+
+    @property
+    def dram_bytes(self) -> int:
+        """DRAM bytes of all steps."""
+        return sum(step.dram_bytes for step in self.steps)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all regions, one after the other."""
+        return sum({step.region: step.cycles for step in self.steps}.values())
+
+    @property
+    def sram_peak_bytes(self) -> int:
+        """The most SRAM that any step takes."""
+        return max((step.sram_peak_bytes for step in self.steps), default=0)
+
+
+def network_report(
+    spec: str,
+    regions: Sequence[Compiled],
+    host_ops: Iterable[tuple[str, int, str]],
+    diffs: Mapping[str, float] | None = None,
+) -> NetworkReport:
+    """Collect the report.
+
+    Args:
+        spec: the spec's name.
+        regions: in order of execution.
+        host_ops: (op, MACs, reason) of each operator on the host.
+        diffs: largest difference from TVM by region, once run.
+    """
+    steps = tuple(
+        _step_report(compiled, step, plan, (diffs or {}).get(compiled.region.name))
+        for compiled in regions
+        for step, plan in zip(compiled.region.steps, compiled.plan.steps, strict=True)
+    )
+    return NetworkReport(spec, steps, _groups(host_ops))
+
+
+def _step_report(compiled: Compiled, step: Step, plan: StepPlan, diff: float | None) -> StepReport:
+    memories = {buffer.memory for buffer in plan.buffers}
+    return StepReport(
+        region=compiled.region.name,
+        step=step.name,
+        op=describe(step),
+        input_shape=step.data.shape,
+        output_shape=step.output.shape,
+        direction=plan.direction,
+        tested_map=plan.tested_map,
+        reason=plan.reason,
+        chunks=plan.chunks,
+        footprint_bytes=plan.footprint_bytes,
+        chunk_footprint_bytes=plan.chunk_footprint_bytes,
+        sram_peak_bytes=sum(plan.used_bytes(memory) for memory in memories),
+        dram_bytes=plan.traffic.total_bytes,
+        cycles=compiled.predicted.time.cycles,
+        macs=step.op.macs * step.images,
+        max_abs_diff=diff,
+    )
+
+
+def describe(step: Step) -> str:
+    """An operator in a few words: kind, kernel, what differs from the default, epilogue."""
+    op = step.op
+    words = [op.kind, f"{op.kernel[0]}x{op.kernel[1]}"]
+    for letter, pair in (("s", op.strides), ("d", op.dilation)):
+        if pair != (1, 1):
+            words.append(f"{letter}{pair[0]}" if pair[0] == pair[1] else f"{letter}{pair[0]},{pair[1]}")
+    if op.groups > 1:
+        words.append("depthwise" if op.groups == op.in_channels else f"g{op.groups}")
+    epilogue = [name for name, part in (("bias", step.bias), ("clip", step.clip)) if part is not None]
+    return " ".join(words) + "".join(f" + {name}" for name in epilogue)
+
+
+def _groups(host_ops: Iterable[tuple[str, int, str]]) -> tuple[HostGroup, ...]:
+    groups: dict[tuple[str, str], HostGroup] = {}
+    for op, macs, reason in host_ops:
+        old = groups.get((op, reason), HostGroup(op, 0, 0, reason))
+        groups[op, reason] = HostGroup(op, old.count + 1, old.macs + macs, reason)
+    return tuple(sorted(groups.values(), key=lambda group: (-group.macs, -group.count, group.op, group.reason)))

@@ -1,0 +1,73 @@
+"""The report as tables for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tvm_sramtile.plan import Chunk
+from tvm_sramtile.report.model import HostGroup, NetworkReport, StepReport
+
+_MARKS_SHOWN = 4
+_PIPED_COLUMNS = 200
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that keeps its tables whole where the output is no terminal."""
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_PIPED_COLUMNS)
+
+
+def render(report: NetworkReport) -> RenderableType:
+    """One line a step, then what stays on the host, then totals."""
+    parts: list[RenderableType] = [_steps_table(report.steps)] if report.steps else []
+    if report.host_ops:
+        parts.append(host_table(report.host_ops))
+    return Group(*parts, Text(totals(report)))
+
+
+def totals(report: NetworkReport) -> str:
+    """The network in one line."""
+    macs = report.accelerator_macs + report.host_macs
+    share = 100 * report.accelerator_macs / macs if macs else 0.0
+    return (
+        f"{report.spec}: {len(report.steps)} steps, {sum(len(step.chunks) for step in report.steps)} chunks, "
+        f"{share:.1f} % of {macs:,} MACs on the accelerator, {report.cycles:,} cycles, "
+        f"{report.dram_bytes:,} B of DRAM traffic, SRAM peak {report.sram_peak_bytes:,} B"
+    )
+
+
+def _steps_table(steps: tuple[StepReport, ...]) -> Table:
+    table = Table(title="On the accelerator", title_justify="left", header_style="bold", pad_edge=False)
+    for name in ("step", "op", "shape", "direction", "map tested, why cut", "chunks (output<input rows)"):
+        table.add_column(name, overflow="fold", ratio=None)
+    for name in ("footprint", "SRAM peak", "DRAM bytes", "cycles", "max diff"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for step in steps:
+        shape = f"{'x'.join(map(str, step.input_shape))} > {'x'.join(map(str, step.output_shape))}"
+        diff = "" if step.max_abs_diff is None else f"{step.max_abs_diff:.1e}"
+        numbers = (step.chunk_footprint_bytes, step.sram_peak_bytes, step.dram_bytes, step.cycles)
+        cut = (step.step, step.op, shape, step.direction, step.reason, marks(step.chunks))
+        table.add_row(*cut, *(f"{number:,}" for number in numbers), diff)
+    return table
+
+
+def marks(chunks: tuple[Chunk, ...]) -> str:
+    """The chunks by their start and end rows; the middle ones of many are left out."""
+    shown = [f"{chunk.out_rows}<{chunk.in_rows}" for chunk in chunks]
+    if len(shown) > _MARKS_SHOWN:
+        shown = [*shown[: _MARKS_SHOWN - 1], "..", shown[-1]]
+    return f"{len(chunks)}: {' '.join(shown)}"
+
+
+def host_table(groups: tuple[HostGroup, ...]) -> Table:
+    """What stays on the host and why."""
+    table = Table(title="On the host", title_justify="left", header_style="bold", pad_edge=False)
+    table.add_column("op", no_wrap=True)
+    table.add_column("count", justify="right")
+    table.add_column("MACs", justify="right")
+    table.add_column("reason", overflow="fold")
+    for group in groups:
+        table.add_row(group.op, str(group.count), f"{group.macs:,}", group.reason)
+    return table
