@@ -21,6 +21,7 @@ _Small = Annotated[int, Field(gt=0, le=1024, strict=True)]
 _Pair = Annotated[tuple[_Small, _Small], Field(strict=False)]
 
 _ADDRESS_LIMIT_BYTES = 2**32  # SRAM addresses are 32 bits wide
+_NO_SOURCE = "spec: "  # what errors name when the spec comes from no preset or file
 _PRESETS = resources.files("tvm_sramtile.hw") / "presets"
 
 
@@ -59,6 +60,13 @@ class AcceleratorSpec(BaseModel):
     mac_array: _Pair = (16, 16)
     dma_bytes_per_cycle: Annotated[int, Field(gt=0, le=2**20, strict=True)] = 16
     dma_setup_cycles: Annotated[int, Field(ge=0, le=2**20, strict=True)] = 64
+
+    def __init__(self, /, **values: Any) -> None:
+        """Check the keys and values; raises ``SpecError``."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SpecError(f"{_NO_SOURCE}{_describe(error, type(self))}") from None
 
     @model_validator(mode="after")
     def _one_kind_of_sram(self) -> AcceleratorSpec:
@@ -107,7 +115,7 @@ class AcceleratorSpec(BaseModel):
     def from_json(cls, text: str, source: str = "spec") -> AcceleratorSpec:
         """Parse JSON text; ``source`` is named in errors."""
         try:
-            values = json.loads(text)
+            values = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, source))
         except json.JSONDecodeError as error:
             raise SpecError(f"{source}: not JSON: {error}") from None
         if not isinstance(values, dict):
@@ -141,9 +149,18 @@ class AcceleratorSpec(BaseModel):
     @classmethod
     def _checked(cls, values: Mapping[str, Any], source: str) -> AcceleratorSpec:
         try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise SpecError(f"{source}: {_describe(error, cls)}") from None
+            return cls(**values)
+        except SpecError as error:
+            raise SpecError(f"{source}: {str(error).removeprefix(_NO_SOURCE)}") from None
+
+
+def _object(pairs: list[tuple[str, Any]], source: str) -> dict[str, Any]:
+    """A JSON object whose keys are all different."""
+    values = dict(pairs)
+    for key in values:
+        if sum(name == key for name, _ in pairs) > 1:
+            raise SpecError(f"{source}: key {key!r} is given twice")
+    return values
 
 
 def _describe(error: ValidationError, model: type[BaseModel]) -> str:
@@ -160,4 +177,5 @@ def _describe(error: ValidationError, model: type[BaseModel]) -> str:
     if fault["type"] == "missing":
         return f"key {key!r} is missing"
     message = str(fault["msg"])
-    return f"key {key!r} = {fault['input']!r}: {message[0].lower()}{message[1:]}"
+    message = (message[0].lower() + message[1:]).replace("tuple", "list").replace(" after validation", "")
+    return f"key {key!r} = {fault['input']!r}: {message}"

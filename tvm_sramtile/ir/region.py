@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.geometry import Conv2d
@@ -57,6 +58,9 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Clip:
     """Limits of the values that a step puts out; ``None`` is no limit. ReLU is ``Clip(0.0, None)``."""
+
+    # JSON has no infinity; without this it would be written as null, and read back as no limit.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_inf_nan="strings")
 
     low: float | None = None
     high: float | None = None

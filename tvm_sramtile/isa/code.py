@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -199,7 +199,7 @@ def decode(code: bytes) -> Program:
     if len(code) - at != fields["constants_bytes"]:
         raise ProgramError(f"header: constants_bytes = {fields['constants_bytes']}, but {len(code) - at} bytes follow")
     return Program(
-        memories=tuple(fields[name] for name in _MEMORY_FIELDS if fields[name]),
+        memories=_memories([fields[name] for name in _MEMORY_FIELDS]),
         **{name: fields[name] for name in ("lanes", "lines", "column_align")},
         mac_array=(fields["mac_in"], fields["mac_out"]),
         **{name: fields[name] for name in ("dma_bytes_per_cycle", "dma_setup_cycles", "argument_count")},
@@ -210,6 +210,15 @@ def decode(code: bytes) -> Program:
         constants=code[at:],
         workspace_bytes=fields["workspace_bytes"],
     )
+
+
+def _memories(sizes: Sequence[int]) -> tuple[int, ...]:
+    used = [index for index, size in enumerate(sizes) if size]
+    if not used:
+        raise ProgramError("header: no memory")
+    if used[-1] >= len(used):
+        raise ProgramError(f"header: memory {used[-1]} follows a memory of 0 bytes")
+    return tuple(sizes[: len(used)])
 
 
 def _tensor(index: int, values: list[int]) -> TensorRecord:
