@@ -133,7 +133,7 @@ TENSOR = (
     Field("traffic", "u8", "see Traffic"),
     Field("dtype", "u8", "see Dtype"),
     Field("layout", "u8", "see Layout"),
-    _u32("per_image", "1: each image has its own, 0: all share one"),
+    _u32("per_image", "1: each image has its own, 0: all share one (weights always)"),
     _u32("dim0", "see Layout"),
     _u32("dim1", "see Layout"),
     _u32("dim2", "see Layout"),
@@ -165,7 +165,8 @@ _MAP_BOX = (
 _MAP_RULES = (
     "the box is not empty and within the tensor",
     "row_bytes = round_up(cols, column_align)*lanes*elem_bytes and block_bytes >= round_up(rows, lines)*row_bytes",
-    "the SRAM address is a multiple of the element size; the map lies within one memory",
+    "the SRAM address and block_bytes are multiples of the element size; the map lies within one memory",
+    "in the prologue, the tensor is not per_image",
 )
 _DMA_CYCLES = "dma_setup_cycles + ceil(bytes / dma_bytes_per_cycle), bytes = elements of the box * elem_bytes"
 
@@ -262,7 +263,7 @@ CONV = Opcode(
         "groups divides in_channels and out_channels",
         "row bytes of the maps are round_up(cols, column_align)*lanes*elem_bytes; "
         "a block holds its rows, rounded up to lines",
-        "addresses are multiples of their element sizes; each operand lies within one memory",
+        "addresses and block bytes are multiples of the element size; each operand lies within one memory",
         "the output and the accumulators overlap no other operand, and each other only where they are the same",
         "BIAS and CLIP only with LAST; clip_low <= clip_high",
     ),

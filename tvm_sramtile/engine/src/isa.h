@@ -104,7 +104,7 @@ struct sramtile_tensor {
   uint8_t traffic; /* see Traffic */
   uint8_t dtype; /* see Dtype */
   uint8_t layout; /* see Layout */
-  uint32_t per_image; /* 1: each image has its own, 0: all share one */
+  uint32_t per_image; /* 1: each image has its own, 0: all share one (weights always) */
   uint32_t dim0; /* see Layout */
   uint32_t dim1; /* see Layout */
   uint32_t dim2; /* see Layout */

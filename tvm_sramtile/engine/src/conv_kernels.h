@@ -1,0 +1,314 @@
+/* The convolution kernels, a template: included once for each vector width and processor.
+ *
+ * The file that includes it defines
+ *   VL              lanes of a vector
+ *   KERNELS         name of the function that runs a job
+ *   MAX_COLS        widest tile: so many columns by two vectors must fit the registers
+ *   EACH_WIDTH(X)   X(1) ... X(MAX_COLS)
+ *
+ * A strip is VL output channels of one channel block. A tile is up to MAX_COLS neighbouring columns of one output row,
+ * of one strip or two; its sums stay in registers from the first tap to the epilogue.
+ */
+#include "conv_job.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define NEVER_INLINE static __attribute__((noinline))
+
+#if VL == 1
+typedef float vec;
+typedef float sram_vec __attribute__((may_alias));
+#else
+typedef float vec __attribute__((vector_size(VL * 4)));
+typedef int32_t mask __attribute__((vector_size(VL * 4)));
+typedef float sram_vec __attribute__((vector_size(VL * 4), aligned(4), may_alias)); /* as it lies in SRAM */
+#endif
+
+/* Where a tile lies. Arrays have one entry for each of the one or two strips. */
+struct tile {
+  int64_t row, col;                   /* of the output */
+  int64_t first_tap_row, end_tap_row; /* the kernel rows that meet the input map */
+  int64_t channel;                    /* first input channel of the group */
+  const float* weights[2];
+  const float* bias[2];
+  int64_t out[2];              /* the strip's place in an output map */
+  int64_t first_lane, end_lane; /* the lanes of a strip that belong to the group */
+};
+
+/* The least q with q*divisor >= value, but not below 0. */
+static inline int64_t least_multiple(int64_t value, int64_t divisor) {
+  return value <= 0 ? 0 : (value + divisor - 1) / divisor;
+}
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+ALWAYS_INLINE vec load(const float* at) { return *(const sram_vec*)at; }
+
+ALWAYS_INLINE void store(float* at, vec value) { *(sram_vec*)at = value; }
+
+/* sums += x * w for `count` input channels and the columns [from, to), which are constants where this is inlined. */
+ALWAYS_INLINE void multiply(vec* sums, const int cols, const int strips, const int from, const int to, const float* x,
+                            const int64_t step, const float* w0, const float* w1, const int64_t lanes,
+                            const int64_t count) {
+  for (int64_t channel = 0; channel < count; channel++) {
+    const vec first = load(w0 + channel * lanes);
+    const vec second = strips > 1 ? load(w1 + channel * lanes) : first;
+#pragma GCC unroll 16
+    for (int col = from; col < to; col++) {
+      const float value = x[(col - from) * step + channel];
+      sums[col] += value * first;
+      if (strips > 1) sums[cols + col] += value * second;
+    }
+  }
+}
+
+/* The same for sums in memory and any columns: taps that meet the map's border in an unusual way. */
+NEVER_INLINE void multiply_some(vec* sums, int cols, int strips, int from, int to, const float* x, int64_t step,
+                                const float* w0, const float* w1, int64_t lanes, int64_t count) {
+  for (int strip = 0; strip < strips; strip++) {
+    const float* const w = strip == 0 ? w0 : w1;
+    for (int col = from; col < to; col++) {
+      vec sum = sums[strip * cols + col];
+      for (int64_t channel = 0; channel < count; channel++) {
+        sum += x[(col - from) * step + channel] * load(w + channel * lanes);
+      }
+      sums[strip * cols + col] = sum;
+    }
+  }
+}
+
+ALWAYS_INLINE void start_sums(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
+                              const struct tile* tile) {
+  for (int strip = 0; strip < strips; strip++) {
+    const float* const start = job->start == NULL ? NULL : job->start + tile->out[strip] + tile->col * job->lanes;
+#pragma GCC unroll 16
+    for (int col = 0; col < cols; col++) {
+      const vec zero = {0};
+      sums[strip * cols + col] = start == NULL ? zero : load(start + col * job->lanes);
+    }
+  }
+}
+
+ALWAYS_INLINE vec limited(vec sum, float low, float high) {
+#if VL == 1
+  const float at_least = sum < low ? low : sum; /* a NaN compares false and stays */
+  return at_least > high ? high : at_least;
+#else
+  const vec zeros = {0};
+  const mask lows = (mask)(low + zeros);
+  const mask highs = (mask)(high + zeros);
+  const mask below = sum < (vec)lows; /* false for a NaN, which stays one */
+  const mask at_least = (lows & below) | ((mask)sum & ~below);
+  const mask above = (vec)at_least > (vec)highs;
+  return (vec)((highs & above) | (at_least & ~above));
+#endif
+}
+
+/* Strips that several groups share are written lane by lane. */
+NEVER_INLINE void write_lanes(float* to, vec sum, int64_t first, int64_t end) {
+  float lanes[VL];
+  store(lanes, sum);
+  for (int64_t lane = first; lane < end; lane++) to[lane] = lanes[lane];
+}
+
+ALWAYS_INLINE void write_sums(const vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
+                              const struct tile* tile) {
+  const int whole = tile->first_lane == 0 && tile->end_lane == VL;
+  for (int strip = 0; strip < strips; strip++) {
+    float* const to = job->output + tile->out[strip] + tile->col * job->lanes;
+#pragma GCC unroll 16
+    for (int col = 0; col < cols; col++) {
+      vec sum = sums[strip * cols + col];
+      if (tile->bias[strip] != NULL) sum += load(tile->bias[strip]);
+      if (job->clip) sum = limited(sum, job->clip_low, job->clip_high);
+      if (whole) {
+        store(to + col * job->lanes, sum);
+      } else {
+        write_lanes(to + col * job->lanes, sum, tile->first_lane, tile->end_lane);
+      }
+    }
+  }
+}
+
+/* Which columns of a tile a tap meets: [from, to), and the input column of the first of them. */
+struct reach {
+  int from, to;
+  int64_t in_col;
+};
+
+ALWAYS_INLINE struct reach reach_of(const struct sramtile_conv_job* job, int64_t first, const int cols) {
+  struct reach reach = {0, cols, first};
+  int64_t last = first + (cols - 1) * job->stride_cols;
+  for (; reach.in_col < 0 && reach.from < cols; reach.in_col += job->stride_cols) reach.from++;
+  for (; last >= job->in_cols && reach.to > 0; last -= job->stride_cols) reach.to--;
+  return reach;
+}
+
+/* One tap of a tile for `count` input channels. Columns whose input lies outside the map are skipped. */
+ALWAYS_INLINE void tap(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job, int64_t in_col,
+                       const float* row, const float* w0, const float* w1, int64_t count) {
+  const int64_t lanes = job->lanes;
+  const int64_t step = job->stride_cols * lanes;
+  if (in_col >= 0 && in_col + (cols - 1) * job->stride_cols < job->in_cols) {
+    multiply(sums, cols, strips, 0, cols, row + in_col * lanes, step, w0, w1, lanes, count);
+    return;
+  }
+  const struct reach reach = reach_of(job, in_col, cols);
+  if (reach.from >= reach.to) return;
+  const float* const x = row + reach.in_col * lanes;
+  if (cols > 2 && reach.from == 1 && reach.to == cols) {
+    multiply(sums, cols, strips, 1, cols, x, step, w0, w1, lanes, count);
+  } else if (cols > 2 && reach.from == 0 && reach.to == cols - 1) {
+    multiply(sums, cols, strips, 0, cols - 1, x, step, w0, w1, lanes, count);
+  } else {
+    vec spilled[2 * MAX_COLS];
+#pragma GCC unroll 32
+    for (int index = 0; index < strips * cols; index++) spilled[index] = sums[index];
+    multiply_some(spilled, cols, strips, reach.from, reach.to, x, step, w0, w1, lanes, count);
+#pragma GCC unroll 32
+    for (int index = 0; index < strips * cols; index++) sums[index] = spilled[index];
+  }
+}
+
+/* All input channels of the tile's group, in runs that lie in one block of the map and in one of the weights. */
+ALWAYS_INLINE void dense_tile(const struct sramtile_conv_job* job, const struct tile* tile, const int cols,
+                              const int strips) {
+  const int64_t lanes = job->lanes;
+  const int64_t taps = job->kernel_rows * job->kernel_cols;
+  const int64_t left = tile->col * job->stride_cols - job->pad_left;
+  const int64_t first_tap = least_multiple(-left - (cols - 1) * job->stride_cols, job->dilation_cols);
+  const int64_t end_tap = least(least_multiple(job->in_cols - left, job->dilation_cols), job->kernel_cols);
+  vec sums[2 * MAX_COLS];
+  start_sums(sums, cols, strips, job, tile);
+  int64_t lane = tile->channel % lanes;
+  const float* block = job->input + tile->channel / lanes * job->in_block;
+  for (int64_t done = 0; done < job->ipg;) {
+    const int64_t in_weights = done % lanes;
+    const int64_t row_weights = least(job->ipg - done + in_weights, lanes); /* input channels of this weight block */
+    const int64_t count = least(row_weights - in_weights, lanes - lane);
+    const int64_t past = ((done - in_weights) * taps + in_weights) * lanes;
+    for (int64_t row = tile->first_tap_row; row < tile->end_tap_row; row++) {
+      const int64_t in_row = tile->row * job->stride_rows + row * job->dilation_rows - job->pad_top;
+      const float* const x = block + in_row * job->in_row + lane;
+      for (int64_t col = first_tap; col < end_tap; col++) {
+        const int64_t weight = past + (row * job->kernel_cols + col) * row_weights * lanes;
+        tap(sums, cols, strips, job, left + col * job->dilation_cols, x, tile->weights[0] + weight,
+            tile->weights[strips - 1] + weight, count);
+      }
+    }
+    done += count;
+    lane += count;
+    if (lane == lanes) {
+      lane = 0;
+      block += job->in_block;
+    }
+  }
+  write_sums(sums, cols, strips, job, tile);
+}
+
+/* One input channel for each output channel: lane by lane. */
+ALWAYS_INLINE void depthwise_tile(const struct sramtile_conv_job* job, const struct tile* tile, const int cols) {
+  const int64_t lanes = job->lanes;
+  const int64_t step = job->stride_cols * lanes;
+  const int64_t left = tile->col * job->stride_cols - job->pad_left;
+  const int64_t first_tap = least_multiple(-left - (cols - 1) * job->stride_cols, job->dilation_cols);
+  const int64_t end_tap = least(least_multiple(job->in_cols - left, job->dilation_cols), job->kernel_cols);
+  const float* const block = job->input + tile->channel / lanes * job->in_block + tile->channel % lanes;
+  vec sums[2 * MAX_COLS];
+  start_sums(sums, cols, 1, job, tile);
+  for (int64_t row = tile->first_tap_row; row < tile->end_tap_row; row++) {
+    const int64_t in_row = tile->row * job->stride_rows + row * job->dilation_rows - job->pad_top;
+    for (int64_t col = first_tap; col < end_tap; col++) {
+      const vec w = load(tile->weights[0] + (row * job->kernel_cols + col) * lanes);
+      const struct reach reach = reach_of(job, left + col * job->dilation_cols, cols);
+      const float* const x = block + in_row * job->in_row + reach.in_col * lanes;
+#pragma GCC unroll 16
+      for (int at = 0; at < cols; at++) {
+        if (at >= reach.from && at < reach.to) sums[at] += w * load(x + (at - reach.from) * step);
+      }
+    }
+  }
+  write_sums(sums, cols, 1, job, tile);
+}
+
+#define TILE_FUNCTIONS(N)                                                                        \
+  NEVER_INLINE void dense_1_##N(const struct sramtile_conv_job* job, const struct tile* tile) {  \
+    dense_tile(job, tile, N, 1);                                                                 \
+  }                                                                                              \
+  NEVER_INLINE void dense_2_##N(const struct sramtile_conv_job* job, const struct tile* tile) {  \
+    dense_tile(job, tile, N, 2);                                                                 \
+  }                                                                                              \
+  NEVER_INLINE void depthwise_##N(const struct sramtile_conv_job* job, const struct tile* tile) { \
+    depthwise_tile(job, tile, N);                                                                \
+  }
+EACH_WIDTH(TILE_FUNCTIONS)
+
+typedef void tile_function(const struct sramtile_conv_job* job, const struct tile* tile);
+#define DENSE_1(N) dense_1_##N,
+#define DENSE_2(N) dense_2_##N,
+#define DEPTHWISE(N) depthwise_##N,
+static tile_function* const DENSE_1_TILES[] = {NULL, EACH_WIDTH(DENSE_1)};
+static tile_function* const DENSE_2_TILES[] = {NULL, EACH_WIDTH(DENSE_2)};
+static tile_function* const DEPTHWISE_TILES[] = {NULL, EACH_WIDTH(DEPTHWISE)};
+
+/* All rows of one strip or two, each cut into tiles of nearly equal width. */
+static void run_strips(const struct sramtile_conv_job* job, struct tile* tile, tile_function* const* functions,
+                       int strips) {
+  const int64_t tiles = (job->out_cols + MAX_COLS - 1) / MAX_COLS;
+  int64_t place[2];
+  for (int strip = 0; strip < strips; strip++) place[strip] = tile->out[strip];
+  for (int64_t row = 0; row < job->out_rows; row++) {
+    const int64_t top = row * job->stride_rows - job->pad_top;
+    tile->row = row;
+    tile->first_tap_row = least_multiple(-top, job->dilation_rows);
+    tile->end_tap_row = least(least_multiple(job->in_rows - top, job->dilation_rows), job->kernel_rows);
+    for (int strip = 0; strip < strips; strip++) tile->out[strip] = place[strip] + row * job->out_row;
+    tile->col = 0;
+    for (int64_t left = tiles; left > 0; left--) {
+      const int64_t width = (job->out_cols - tile->col + left - 1) / left;
+      functions[width](job, tile);
+      tile->col += width;
+    }
+  }
+}
+
+/* The tile's fields that depend on its strip alone. */
+static void place_strip(const struct sramtile_conv_job* job, struct tile* tile, int index, int64_t channel) {
+  const int64_t taps = job->kernel_rows * job->kernel_cols;
+  const int64_t block = channel / job->lanes;
+  const int64_t lane = channel % job->lanes;
+  tile->weights[index] = job->weights + block * job->ipg * taps * job->lanes + lane;
+  tile->bias[index] = job->bias == NULL ? NULL : job->bias + block * job->bias_block + lane;
+  tile->out[index] = block * job->out_block + lane;
+}
+
+/* A strip that one group or several share; returns how many strips it has done (two of one group go together). */
+static int run_dense(const struct sramtile_conv_job* job, struct tile* tile, int64_t channel) {
+  const int64_t channels = job->groups * job->opg;
+  const int64_t first_group = channel / job->opg;
+  const int64_t end = least(channel + VL, channels);
+  const int pair = channel + VL < channels && (least(channel + 2 * VL, channels) - 1) / job->opg == first_group;
+  for (int64_t group = first_group; group * job->opg < end; group++) {
+    const int64_t after = (group + 1) * job->opg;
+    tile->channel = group * job->ipg;
+    tile->first_lane = group == first_group ? 0 : group * job->opg - channel;
+    tile->end_lane = after >= channels ? VL : least(after - channel, VL); /* past the last channel: anything */
+    place_strip(job, tile, 0, channel);
+    if (pair) place_strip(job, tile, 1, channel + VL);
+    run_strips(job, tile, pair ? DENSE_2_TILES : DENSE_1_TILES, pair ? 2 : 1);
+  }
+  return pair ? 2 : 1;
+}
+
+void KERNELS(const struct sramtile_conv_job* job) {
+  struct tile tile = {.first_lane = 0, .end_lane = VL};
+  for (int64_t channel = 0; channel < job->groups * job->opg;) {
+    if (job->ipg == 1 && job->opg == 1) {
+      tile.channel = channel;
+      place_strip(job, &tile, 0, channel);
+      run_strips(job, &tile, DEPTHWISE_TILES, 1);
+      channel += VL;
+    } else {
+      channel += (int64_t)run_dense(job, &tile, channel) * VL;
+    }
+  }
+}

@@ -1,0 +1,143 @@
+/* A call: read, validate, allocate, execute, merge the counters. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define HIDE_SLACK(start, bytes) ASAN_POISON_MEMORY_REGION(start, bytes)
+#define SHOW_SLACK(start, bytes) ASAN_UNPOISON_MEMORY_REGION(start, bytes)
+#else
+#define HIDE_SLACK(start, bytes) ((void)(start), (void)(bytes))
+#define SHOW_SLACK(start, bytes) ((void)(start), (void)(bytes))
+#endif
+
+enum { ALIGN_BYTES = 64 };
+
+/* Zeroed memory that starts at a multiple of ALIGN_BYTES. */
+struct space {
+  uint8_t* allocated;
+  uint8_t* start;
+  size_t slack_bytes; /* behind the space; hidden from a build with the address sanitizer */
+};
+
+static int space_new(struct space* space, uint64_t bytes) {
+  space->allocated = bytes < SIZE_MAX / 2 ? calloc(1, (size_t)bytes + ALIGN_BYTES) : NULL;
+  if (space->allocated == NULL) return 0;
+  const size_t past = (uintptr_t)space->allocated % ALIGN_BYTES;
+  space->start = space->allocated + (ALIGN_BYTES - past);
+  space->slack_bytes = past;
+  HIDE_SLACK(space->start + bytes, space->slack_bytes);
+  return 1;
+}
+
+static void space_free(struct space* space, uint64_t bytes) {
+  if (space->allocated != NULL) SHOW_SLACK(space->start + bytes, space->slack_bytes);
+  free(space->allocated);
+}
+
+struct call {
+  const struct sramtile_program* program;
+  struct sramtile_dram dram;
+  uint8_t* sram;
+  struct sramtile_timeline timeline;
+  struct sramtile_measured measured;
+};
+
+/* Execute `count` commands; returns where they end. */
+static const uint8_t* execute(struct call* call, const uint8_t* commands, uint32_t count) {
+  const struct sramtile_program* const program = call->program;
+  sramtile_part_start(&call->timeline);
+  for (uint32_t index = 0; index < count; index++) {
+    union sramtile_any_command command;
+    commands += sramtile_fetch(commands, &command);
+    switch (command.common.opcode) {
+      case SRAMTILE_OP_LOAD:
+        sramtile_load(program, &call->dram, call->sram, &command.load);
+        break;
+      case SRAMTILE_OP_LOAD_WEIGHTS:
+        sramtile_load_weights(program, &call->dram, call->sram, &command.load_weights);
+        break;
+      case SRAMTILE_OP_STORE:
+        sramtile_store(program, &call->dram, call->sram, &command.store);
+        break;
+      default:
+        sramtile_conv(&program->header, call->sram, &command.conv);
+    }
+    sramtile_measure(program, &command, &call->timeline, &call->measured);
+  }
+  sramtile_part_end(&call->timeline, &call->measured);
+  return commands;
+}
+
+static void execute_program(struct call* call, int64_t images) {
+  const struct sramtile_header* const header = &call->program->header;
+  uint64_t* const values = call->measured.values;
+  const uint8_t* const body = execute(call, call->program->commands, header->prologue_commands);
+  for (int64_t image = 0; image < images && header->body_commands > 0; image++) {
+    call->dram.image = image;
+    execute(call, body, header->body_commands);
+  }
+  values[SRAMTILE_COUNT_CALLS] = 1;
+  values[SRAMTILE_COUNT_IMAGES] = (uint64_t)images;
+  for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
+    values[SRAMTILE_COUNT_SRAM_PEAK_BYTES] += call->measured.memory_peak_bytes[memory];
+  }
+}
+
+/* Every argument that some tensor lies in must be there; without images, those of each image may be missing. */
+static int32_t check_pointers(const struct sramtile_program* program, void* const* tensors, int64_t images,
+                              struct sramtile_fault* at) {
+  for (uint32_t index = 0; index < program->header.tensor_count; index++) {
+    const struct sramtile_tensor tensor = sramtile_tensor_at(program, index);
+    at->part = "tensor";
+    at->index = index;
+    if (tensor.place != SRAMTILE_PLACE_ARGUMENT || (tensor.per_image && images == 0)) continue;
+    if (tensors == NULL || tensors[tensor.offset] == NULL) {
+      return sramtile_fail(at, SRAMTILE_ERROR_NULL_POINTER, "pointer", 0);
+    }
+  }
+  at->part = "call";
+  at->index = -1;
+  return SRAMTILE_OK;
+}
+
+static int32_t allocate_and_execute(const struct sramtile_program* program, void* const* tensors, int64_t images,
+                                    struct sramtile_counters* counters, const struct sramtile_fault* at) {
+  const uint64_t sram_bytes = program->memory_start[SRAMTILE_MEMORIES];
+  const uint64_t workspace_bytes = program->header.workspace_bytes;
+  struct space sram = {0};
+  struct space workspace = {0};
+  struct call call = {.program = program};
+  int32_t code = sramtile_timeline_new(&call.timeline, &program->header, at);
+  if (code == SRAMTILE_OK && !space_new(&sram, sram_bytes)) {
+    code = sramtile_fail(at, SRAMTILE_ERROR_NO_MEMORY, "sram_bytes", sram_bytes);
+  }
+  if (code == SRAMTILE_OK && !space_new(&workspace, workspace_bytes)) {
+    code = sramtile_fail(at, SRAMTILE_ERROR_NO_MEMORY, "workspace_bytes", workspace_bytes);
+  }
+  if (code == SRAMTILE_OK) {
+    call.sram = sram.start;
+    call.dram.arguments = tensors;
+    call.dram.workspace = workspace.start;
+    execute_program(&call, images);
+    if (counters != NULL) sramtile_merge(counters, &call.measured);
+  }
+  space_free(&workspace, workspace_bytes);
+  space_free(&sram, sram_bytes);
+  sramtile_timeline_free(&call.timeline);
+  return code;
+}
+
+int32_t sramtile_run(const uint8_t* program, uint64_t program_bytes, void* const* tensors, int32_t tensor_count,
+                     int64_t images, struct sramtile_counters* counters, char* message, int32_t message_bytes) {
+  struct sramtile_fault at = {.part = "header", .index = -1, .message = message, .message_bytes = message_bytes};
+  struct sramtile_program parsed;
+  if (message != NULL && message_bytes > 0) message[0] = '\0';
+  int32_t code = sramtile_parse(&parsed, program, program_bytes, &at);
+  if (code == SRAMTILE_OK) code = sramtile_validate(&parsed, tensor_count, images, &at);
+  if (code == SRAMTILE_OK) code = check_pointers(&parsed, tensors, images, &at);
+  if (code == SRAMTILE_OK) code = allocate_and_execute(&parsed, tensors, images, counters, &at);
+  return code;
+}

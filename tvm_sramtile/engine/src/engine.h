@@ -1,0 +1,83 @@
+/* The simulated accelerator: it executes programs of the instruction set in isa.h. Public interface.
+ *
+ * The functions are re-entrant and keep no state but the counter block that the caller hands over. Nothing here exits,
+ * aborts or prints: whatever is wrong with a program or a call comes back as an error code and a text.
+ */
+#ifndef SRAMTILE_ENGINE_H
+#define SRAMTILE_ENGINE_H
+
+#include <stdint.h>
+
+#include "isa.h"
+
+/* Error codes and their texts. A message reads "<where>: <field> = <value>: <text>". */
+#define SRAMTILE_ERRORS(X)                                                                              \
+  X(1, NULL_POINTER, "must not be a null pointer")                                                      \
+  X(2, TENSOR_COUNT, "differs from the argument_count of the program")                                  \
+  X(3, IMAGES, "must not be negative")                                                                  \
+  X(4, NO_MEMORY, "the system has no memory for it")                                                    \
+  X(5, TOO_SHORT, "the program ends before the end of this record")                                     \
+  X(6, MAGIC, "this is no program of the instruction set")                                              \
+  X(7, VERSION, "the engine executes version 1 of the instruction set")                                 \
+  X(8, LANES, "must be from 1 to 1024")                                                                 \
+  X(9, NOT_POSITIVE, "must be positive")                                                                \
+  X(10, COMMAND_BYTES, "differs from the bytes that the commands take")                                 \
+  X(11, CONSTANTS_BYTES, "differs from the bytes that follow the commands")                             \
+  X(12, FILLING, "bytes between commands and constants must be 0")                                      \
+  X(13, KIND, "there is no such kind")                                                                  \
+  X(14, PER_IMAGE, "must be 0 or 1, and 0 for weights")                                                 \
+  X(15, MAP_BATCH, "must be 1 for a map")                                                               \
+  X(16, TOO_LARGE, "the tensor holds 2^63 bytes or more")                                               \
+  X(17, NO_ARGUMENT, "there is no such argument")                                                       \
+  X(18, CONSTANT_RANGE, "the tensor lies outside the constants")                                        \
+  X(19, WORKSPACE_RANGE, "the tensor lies outside the workspace")                                       \
+  X(20, MISALIGNED, "must be a multiple of the element size")                                           \
+  X(21, FLAGS, "the command has no such flags")                                                         \
+  X(22, NO_STEP, "there is no such step")                                                               \
+  X(23, WAITS, "so many commands of that queue do not come before it in this part")                     \
+  X(24, NO_TENSOR, "there is no such tensor")                                                           \
+  X(25, LAYOUT, "the layout of the tensor does not suit the command")                                   \
+  X(26, PROLOGUE_IMAGE, "the prologue cannot use a tensor of which each image has its own")             \
+  X(27, BOX, "the box ends outside the tensor")                                                         \
+  X(28, PACKED_BOX, "packed weights are loaded from a multiple of lanes, with all taps and inputs")     \
+  X(29, CONSTANT_STORE, "a constant cannot be stored to")                                               \
+  X(30, WEIGHTS_STORE, "weights cannot be stored to")                                                   \
+  X(31, ROW_BYTES, "differs from round_up(cols, column_align)*lanes*elem_bytes")                        \
+  X(32, BLOCK_BYTES, "is less than round_up(rows, lines)*row_bytes")                                    \
+  X(33, NOT_IN_MEMORY, "the operand does not lie within one memory")                                    \
+  X(34, INPUT_EXTENT, "in_rows and in_cols must both be positive or both be 0")                         \
+  X(35, GROUPS, "must divide in_channels and out_channels")                                             \
+  X(36, NEEDS_LAST, "BIAS and CLIP are allowed only with LAST")                                         \
+  X(37, CLIP, "clip_low and clip_high must be numbers, and clip_low not above clip_high")               \
+  X(38, OVERLAP, "the operand overlaps another one")
+
+#define SRAMTILE_ERROR_MEMBER_(code, name, text) SRAMTILE_ERROR_##name = code,
+enum { SRAMTILE_OK = 0, SRAMTILE_ERRORS(SRAMTILE_ERROR_MEMBER_) };
+#undef SRAMTILE_ERROR_MEMBER_
+
+/* Sums over the calls that succeeded, indexed by SRAMTILE_COUNT_*. All zeros is a block to start with. */
+struct sramtile_counters {
+  uint32_t lock;
+  int64_t values[SRAMTILE_COUNTER_COUNT];
+};
+
+/* Check a whole program, then execute it: its prologue once, its body once for each image.
+ *
+ * program        program_bytes bytes; of any alignment, only read.
+ * tensors        one pointer for each argument of the program, each of the size that the program's tensors state.
+ * images         0 or more.
+ * counters       what the call measured is merged into it if the call succeeds; may be NULL.
+ * message        gets the text of an error, cut to message_bytes with its final NUL, or "" on success; may be NULL.
+ *
+ * Returns SRAMTILE_OK or one of SRAMTILE_ERRORS. Outputs are touched only by a program that passed every check.
+ */
+int32_t sramtile_run(const uint8_t* program, uint64_t program_bytes, void* const* tensors, int32_t tensor_count,
+                     int64_t images, struct sramtile_counters* counters, char* message, int32_t message_bytes);
+
+/* Copy the SRAMTILE_COUNTER_COUNT values of a block, all of one moment. */
+void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
+
+/* Set the values of a block to zero. */
+void sramtile_counters_reset(struct sramtile_counters* counters);
+
+#endif
