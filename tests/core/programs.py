@@ -1,255 +1,287 @@
-"""Hand-made programs for the engine's tests: the few commands that one convolution needs."""
+"""Small programs made by hand, without the planner and the lowering, for tests of whatever executes programs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from core import oracle
 from numpy.typing import NDArray
 
-from tvm_sramtile.ints import ceil_div, round_up
+from tvm_sramtile.geometry import Conv2d
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ints import Range, cut, round_up
 from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, TensorRecord, Traffic
 from tvm_sramtile.isa.table import CONV, CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, LOAD, LOAD_WEIGHTS, STORE
 
-Array = NDArray[np.float32]
+Float = NDArray[np.float32]
 ELEM_BYTES = 4
 
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """What decides how maps lie in SRAM."""
-
-    lanes: int = 16
-    lines: int = 1
-    column_align: int = 1
-
-    def row_bytes(self, cols: int) -> int:
-        return round_up(cols, self.column_align) * self.lanes * ELEM_BYTES
-
-    def block_bytes(self, rows: int, cols: int) -> int:
-        return round_up(rows, self.lines) * self.row_bytes(cols)
-
-    def map_bytes(self, channels: int, rows: int, cols: int) -> int:
-        return ceil_div(channels, self.lanes) * self.block_bytes(rows, cols)
-
-    def weight_bytes(self, outs: int, ins: int, taps: int) -> int:
-        return round_up(outs, self.lanes) * ins * taps * ELEM_BYTES
+SPEC = AcceleratorSpec(name="test", sram_bytes=1 << 20, channel_align=4, mac_array=(4, 4))
 
 
-@dataclass(frozen=True, slots=True)
-class Conv:
-    """A convolution of one image: NCHW map without its batch, OIHW weights."""
-
-    channels: int
-    rows: int
-    cols: int
-    outs: int
-    kernel: tuple[int, int] = (3, 3)
-    strides: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
-    pads: tuple[int, int, int, int] = (1, 1, 1, 1)  # top, left, bottom, right
-    groups: int = 1
-
-    @property
-    def out_rows(self) -> int:
-        return self._out(self.rows, self.kernel[0], self.strides[0], self.dilation[0], self.pads[0] + self.pads[2])
-
-    @property
-    def out_cols(self) -> int:
-        return self._out(self.cols, self.kernel[1], self.strides[1], self.dilation[1], self.pads[1] + self.pads[3])
-
-    @property
-    def ipg(self) -> int:
-        return self.channels // self.groups
-
-    @property
-    def macs(self) -> int:
-        return self.out_rows * self.out_cols * self.kernel[0] * self.kernel[1] * self.ipg * self.outs
-
-    @staticmethod
-    def _out(extent: int, kernel: int, stride: int, dilation: int, pads: int) -> int:
-        return (extent + pads - dilation * (kernel - 1) - 1) // stride + 1
-
-    def expected(self, x: Array, w: Array) -> NDArray[np.float64]:
-        """The sums, tap by tap; positions outside the map are skipped."""
-        out = np.zeros((self.outs, self.out_rows, self.out_cols))
-        opg = self.outs // self.groups
-        for p in range(self.kernel[0]):
-            rows, in_rows = _positions(self.out_rows, self.strides[0], p * self.dilation[0] - self.pads[0], self.rows)
-            for q in range(self.kernel[1]):
-                cols, in_cols = _positions(
-                    self.out_cols, self.strides[1], q * self.dilation[1] - self.pads[1], self.cols
-                )
-                for group in range(self.groups):
-                    outs = slice(group * opg, (group + 1) * opg)
-                    ins = slice(group * self.ipg, (group + 1) * self.ipg)
-                    part = x[ins][:, in_rows][:, :, in_cols].astype(np.float64)
-                    taps = w[outs, :, p, q].astype(np.float64)
-                    out[np.ix_(range(outs.start, outs.stop), rows, cols)] += np.einsum("oi,irc->orc", taps, part)
-        return out
-
-
-def _positions(outs: int, stride: int, offset: int, extent: int) -> tuple[list[int], list[int]]:
-    inside = [out for out in range(outs) if 0 <= out * stride + offset < extent]
-    return inside, [out * stride + offset for out in inside]
-
-
-class Sram:
-    """Hands out addresses, one after the other."""
-
-    def __init__(self, start: int = 0, align: int = ELEM_BYTES) -> None:
-        self.end = start
-        self.align = align
-
-    def take(self, size: int) -> int:
-        start = round_up(self.end, self.align)
-        self.end = start + size
-        return start
-
-
-def argument(index: int, traffic: Traffic, layout: Layout, dims: tuple[int, ...], per_image: bool = False) -> TensorRecord:
-    return TensorRecord(
-        Place.ARGUMENT, traffic, Dtype.FLOAT32, layout, per_image, (dims[0], dims[1], dims[2], dims[3]), index
-    )
-
-
-def load(chip: Chip, tensor: int, channels: int, rows: int, cols: int, sram: int, **fields: Any) -> Command:
-    """A whole map, from its first channel, row and column if the fields do not say otherwise."""
-    return _map(LOAD, chip, tensor, channels, rows, cols, sram, fields)
-
-
-def store(chip: Chip, tensor: int, channels: int, rows: int, cols: int, sram: int, **fields: Any) -> Command:
-    return _map(STORE, chip, tensor, channels, rows, cols, sram, fields)
-
-
-def _map(
-    opcode: Any, chip: Chip, tensor: int, channels: int, rows: int, cols: int, sram: int, fields: dict[str, Any]
-) -> Command:
-    waits = fields.pop("waits", (0, 0, 0))
-    box = {"channel": 0, "row": 0, "col": 0, "block_bytes": chip.block_bytes(rows, cols), **fields}
-    command = Command.make(
-        opcode,
-        tensor=tensor,
-        channels=channels,
-        rows=rows,
-        cols=cols,
-        sram=sram,
-        row_bytes=chip.row_bytes(cols),
-        **box,
-    )
-    return replace(command, waits=waits)
-
-
-def load_weights(tensor: int, dims: tuple[int, int, int, int], sram: int, **fields: Any) -> Command:
-    waits = fields.pop("waits", (0, 0, 0))
-    box = {"out_channel": 0, "in_channel": 0, "kernel_row": 0, "kernel_col": 0}
-    box |= dict(zip(("out_channels", "in_channels", "kernel_rows", "kernel_cols"), dims, strict=True))
-    return replace(Command.make(LOAD_WEIGHTS, tensor=tensor, sram=sram, **{**box, **fields}), waits=waits)
-
-
-def conv(chip: Chip, op: Conv, flags: int, waits: tuple[int, int, int] = (0, 0, 0), **fields: Any) -> Command:
-    """The command of a whole convolution; addresses are fields."""
-    values: dict[str, Any] = {
-        "in_block_bytes": chip.block_bytes(op.rows, op.cols),
-        "in_rows": op.rows,
-        "in_cols": op.cols,
-        "in_channels": op.channels,
-        "bias": 0,
-        "accumulators": 0,
-        "output": 0,
-        "out_block_bytes": chip.block_bytes(op.out_rows, op.out_cols),
-        "out_rows": op.out_rows,
-        "out_cols": op.out_cols,
-        "out_channels": op.outs,
-        "groups": op.groups,
-        "kernel_rows": op.kernel[0],
-        "kernel_cols": op.kernel[1],
-        "stride_rows": op.strides[0],
-        "stride_cols": op.strides[1],
-        "dilation_rows": op.dilation[0],
-        "dilation_cols": op.dilation[1],
-        "pad_top": op.pads[0],
-        "pad_left": op.pads[1],
-        "clip_low": 0.0,
-        "clip_high": 0.0,
-        "input_dtype": Dtype.FLOAT32,
-        "weight_dtype": Dtype.FLOAT32,
-        "accumulator_dtype": Dtype.FLOAT32,
-        "output_dtype": Dtype.FLOAT32,
-    }
-    return replace(Command.make(CONV, flags=flags, **{**values, **fields}), waits=waits)
-
-
-def conv_program(
-    chip: Chip,
-    op: Conv,
+def program(
+    tensors: Sequence[TensorRecord],
+    body: Sequence[Command],
     *,
-    bias: bool = False,
-    clip: tuple[float, float] | None = None,
-    passes: int = 1,
-    in_place: bool = False,
-    align: int = ELEM_BYTES,
-    mac_array: tuple[int, int] = (16, 16),
+    prologue: Sequence[Command] = (),
+    spec: AcceleratorSpec = SPEC,
+    constants: bytes = b"",
+    workspace_bytes: int = 0,
 ) -> Program:
-    """Load everything, convolve, store. Arguments: the map, the weights of each pass, the bias (if any), the output.
-
-    Args:
-        passes: convolutions whose sums add up, each with weights of its own.
-        in_place: the output lies where the accumulators do.
-    """
-    ipg = op.ipg
-    dims = (op.outs, ipg, *op.kernel)
-    tensors = [argument(0, Traffic.INPUTS, Layout.NCHW, (1, op.channels, op.rows, op.cols), per_image=True)]
-    tensors += [argument(1 + index, Traffic.WEIGHTS, Layout.OIHW, dims) for index in range(passes)]
-    if bias:
-        tensors.append(argument(len(tensors), Traffic.WEIGHTS, Layout.NCHW, (1, op.outs, 1, 1)))
-    tensors.append(
-        argument(len(tensors), Traffic.OUTPUTS, Layout.NCHW, (1, op.outs, op.out_rows, op.out_cols), per_image=True)
-    )
-    sram = Sram(align=align)
-    x = sram.take(chip.map_bytes(op.channels, op.rows, op.cols))
-    w = [sram.take(chip.weight_bytes(op.outs, ipg, op.kernel[0] * op.kernel[1])) for _ in range(passes)]
-    out_bytes = chip.map_bytes(op.outs, op.out_rows, op.out_cols)
-    sums = sram.take(out_bytes) if passes > 1 else 0
-    y = sums if in_place and passes > 1 else sram.take(out_bytes)
-    prologue = [load_weights(1 + index, dims, w[index]) for index in range(passes)]
-    b = 0
-    if bias:
-        b = sram.take(chip.map_bytes(op.outs, 1, 1))
-        prologue.append(load(chip, 1 + passes, op.outs, 1, 1, b))
-    body = [load(chip, 0, op.channels, op.rows, op.cols, x, waits=(0, 0, 0))]
-    for index in range(passes):
-        flags = (CONV_FIRST if index == 0 else 0) | (CONV_LAST if index == passes - 1 else 0)
-        if index == passes - 1:
-            flags |= (CONV_BIAS if bias else 0) | (CONV_CLIP if clip is not None else 0)
-        low, high = clip if clip is not None else (0.0, 0.0)
-        body.append(
-            conv(
-                chip,
-                op,
-                flags,
-                waits=(1, 0, 0),
-                input=x,
-                weights=w[index],
-                bias=b,
-                accumulators=sums,
-                output=y,
-                clip_low=low,
-                clip_high=high,
-            )
-        )
-    body.append(store(chip, len(tensors) - 1, op.outs, op.out_rows, op.out_cols, y, waits=(0, passes, 0)))
+    """A program whose argument count is what its tensors ask for."""
+    offsets = [tensor.offset for tensor in tensors if tensor.place is Place.ARGUMENT]
     return Program(
-        memories=(sram.end,),
-        lanes=chip.lanes,
-        lines=chip.lines,
-        column_align=chip.column_align,
-        mac_array=mac_array,
-        dma_bytes_per_cycle=16,
-        dma_setup_cycles=64,
-        argument_count=len(tensors),
+        **Program.chip(spec),
+        argument_count=max(offsets, default=-1) + 1,
         tensors=tuple(tensors),
         prologue=tuple(prologue),
         body=tuple(body),
+        constants=constants,
+        workspace_bytes=workspace_bytes,
+    )
+
+
+def tensor(traffic: Traffic, dims: tuple[int, int, int, int], offset: int = 0, **changes: Any) -> TensorRecord:
+    """An argument of NCHW maps, one an image, unless changed."""
+    record = TensorRecord(Place.ARGUMENT, traffic, Dtype.FLOAT32, Layout.NCHW, True, dims, offset)
+    return replace(record, **changes)
+
+
+@dataclass(slots=True)
+class Sram:
+    """Sizes of operands in a spec's SRAM, and a place for one after the other."""
+
+    spec: AcceleratorSpec
+    used_bytes: int = 0
+
+    def row_bytes(self, cols: int) -> int:
+        return self.spec.layout.row_elems(cols) * ELEM_BYTES
+
+    def block_bytes(self, rows: int, cols: int) -> int:
+        return self.spec.layout.block_elems(rows, cols) * ELEM_BYTES
+
+    def place_map(self, channels: int, rows: int, cols: int) -> int:
+        return self._place(self.spec.layout.footprint_bytes(rows, cols, channels, ELEM_BYTES))
+
+    def place_weights(self, outs: int, ins: int, rows: int, cols: int) -> int:
+        return self._place(round_up(outs, self.spec.channel_align) * ins * rows * cols * ELEM_BYTES)
+
+    def _place(self, size_bytes: int) -> int:
+        self.used_bytes += size_bytes
+        return self.used_bytes - size_bytes
+
+    def box(self, which: int, channels: Range, rows: Range, cols: Range, sram: int) -> dict[str, int]:
+        """The fields of LOAD and STORE of a box of tensor ``which``."""
+        sizes = {"channels": len(channels), "rows": len(rows), "cols": len(cols)}
+        starts = {"channel": channels.start, "row": rows.start, "col": cols.start}
+        steps = {"block_bytes": self.block_bytes(len(rows), len(cols)), "row_bytes": self.row_bytes(len(cols))}
+        return {"tensor": which, **starts, **sizes, "sram": sram, **steps}
+
+
+def conv(sram: Sram, op: Conv2d, flags: int, **fields: Any) -> Command:
+    """A CONV of a whole operator whose operands lie at the given addresses; any field can be given another value."""
+    values: dict[str, Any] = {
+        "in_block_bytes": sram.block_bytes(op.in_rows, op.in_cols),
+        "in_rows": op.in_rows,
+        "in_cols": op.in_cols,
+        "in_channels": op.in_channels,
+        "bias": 0,
+        "accumulators": fields["output"],
+        "out_block_bytes": sram.block_bytes(op.out_rows, op.out_cols),
+        "out_rows": op.out_rows,
+        "out_cols": op.out_cols,
+        "out_channels": op.out_channels,
+        "groups": op.groups,
+        "clip_low": 0.0,
+        "clip_high": 0.0,
+        **dict.fromkeys(("input_dtype", "weight_dtype", "accumulator_dtype", "output_dtype"), Dtype.FLOAT32),
+    }
+    for axis, index in (("rows", 0), ("cols", 1)):
+        values[f"kernel_{axis}"] = op.kernel[index]
+        values[f"stride_{axis}"] = op.strides[index]
+        values[f"dilation_{axis}"] = op.dilation[index]
+        values["pad_top" if axis == "rows" else "pad_left"] = op.padding[index]
+    return Command.make(CONV, flags=flags, **{**values, **fields})
+
+
+@dataclass(frozen=True, slots=True)
+class ConvCase:
+    """A convolution, how it is cut, and its tensors.
+
+    Attributes:
+        chunk_rows: output rows of a chunk; the last chunk may be smaller.
+        in_parts: the input channels are summed in this many commands (``groups == 1`` only).
+        packed: the weights are a packed constant instead of an OIHW argument.
+        clip: as the fields of CONV, or no CLIP.
+    """
+
+    op: Conv2d
+    data: Float
+    weight: Float
+    bias: Float | None = None
+    clip: tuple[float, float] | None = None
+    chunk_rows: int = 1 << 20
+    in_parts: int = 1
+    packed: bool = False
+    spec: AcceleratorSpec = field(default=SPEC)
+
+    def expected(self) -> Float:
+        op, clip = self.op, self.clip or (None, None)
+        attributes: dict[str, Any] = {"strides": op.strides, "padding": op.padding, "dilation": op.dilation}
+        return oracle.conv2d(self.data, self.weight, self.bias, groups=op.groups, clip=clip, **attributes)
+
+    @property
+    def tolerance(self) -> float:
+        return oracle.tolerance(self.op.in_channels_per_group * self.op.kernel[0] * self.op.kernel[1])
+
+    def arguments(self) -> list[Float]:
+        """The tensors of a call: data, output (to be written), weight, bias."""
+        op = self.op
+        output = np.full((len(self.data), op.out_channels, op.out_rows, op.out_cols), np.nan, np.float32)
+        return [self.data, output, self.weight, *([] if self.bias is None else [self.bias])]
+
+    def dram_bytes(self) -> dict[Traffic, int]:
+        """What must be moved, by a count of its own: whole maps out, weights and bias once, each chunk's rows in."""
+        op, images = self.op, len(self.data)
+        rows_in = 0
+        cols_read = {p for o in range(op.out_cols) for p in _reads(o, 1, op)}
+        width = max(cols_read) - min(cols_read) + 1 if cols_read else 0
+        for rows in cut(op.out_rows, self.chunk_rows):
+            read = {p for o in range(rows.start, rows.stop) for p in _reads(o, 0, op)}
+            rows_in += max(read) - min(read) + 1 if read else 0
+        return {
+            Traffic.INPUTS: images * rows_in * width * op.in_channels * ELEM_BYTES,
+            Traffic.WEIGHTS: self.weight.nbytes + (0 if self.bias is None else self.bias.nbytes),
+            Traffic.OUTPUTS: images * op.out_channels * op.out_rows * op.out_cols * ELEM_BYTES,
+            Traffic.PARTIAL_SUMS: 0,
+        }
+
+    def program(self) -> Program:
+        """Weights and bias loaded in the prologue; then, an image, each chunk loaded, convolved and stored."""
+        op = self.op
+        tensors = [
+            tensor(Traffic.INPUTS, (1, op.in_channels, op.in_rows, op.in_cols), 0),
+            tensor(Traffic.OUTPUTS, (1, op.out_channels, op.out_rows, op.out_cols), 1),
+            tensor(Traffic.WEIGHTS, op.weight_shape, 2, layout=Layout.OIHW, per_image=False),
+        ]
+        if self.packed:
+            tensors[2] = replace(tensors[2], layout=Layout.PACKED, place=Place.CONSTANT, offset=0)
+        if self.bias is not None:
+            tensors.append(tensor(Traffic.WEIGHTS, (1, op.out_channels, 1, 1), 3, per_image=False))
+        sram = Sram(self.spec)
+        prologue, weights, bias = self._parameters(sram)
+        start = sram.used_bytes
+        body: list[Command] = []
+        for rows in cut(op.out_rows, self.chunk_rows):
+            sram.used_bytes = start
+            body += self._chunk(sram, rows, weights, bias)
+        constants = pack(self.weight, self.spec.channel_align).tobytes() if self.packed else b""
+        made = program(tensors, body, prologue=prologue, spec=self.spec, constants=constants)
+        return replace(made, argument_count=len(self.arguments()))
+
+    def _parameters(self, sram: Sram) -> tuple[list[Command], list[int], int]:
+        """Commands that load weights (one operand a part of the input channels) and bias; their addresses."""
+        outs, ins, *kernel = self.op.weight_shape
+        commands, weights = [], []
+        for part in self._parts(ins):
+            weights.append(sram.place_weights(outs, len(part), *kernel))
+            fields = {"out_channel": 0, "out_channels": outs, "in_channel": part.start, "in_channels": len(part)}
+            fields |= {"kernel_row": 0, "kernel_rows": kernel[0], "kernel_col": 0, "kernel_cols": kernel[1]}
+            commands.append(Command.make(LOAD_WEIGHTS, tensor=2, sram=weights[-1], **fields))
+        bias = sram.place_map(outs, 1, 1)
+        if self.bias is not None:
+            commands.append(Command.make(LOAD, **sram.box(3, Range(0, outs), Range(0, 1), Range(0, 1), bias)))
+        return commands, weights, bias
+
+    def _parts(self, channels: int) -> tuple[Range, ...]:
+        return cut(channels, -(-channels // self.in_parts))
+
+    def _chunk(self, sram: Sram, rows: Range, weights: Sequence[int], bias: int) -> list[Command]:
+        op, commands = self.op, []
+        outs, out_cols = Range(0, op.out_channels), Range(0, op.out_cols)
+        window_rows, window_cols = op.row_window(rows), op.col_window(out_cols)
+        read_rows, read_cols = window_rows.read, window_cols.read
+        if not len(read_rows) or not len(read_cols):
+            read_rows = read_cols = Range(0, 0)
+        output = sram.place_map(len(outs), len(rows), len(out_cols))
+        parts = self._parts(op.in_channels)
+        for index, part in enumerate(parts):
+            source = sram.place_map(len(part), len(read_rows), len(read_cols))
+            if len(read_rows):
+                commands.append(Command.make(LOAD, **sram.box(0, part, read_rows, read_cols, source)))
+            flags = CONV_FIRST * (index == 0)
+            if index == len(parts) - 1:
+                flags |= CONV_LAST | CONV_BIAS * (self.bias is not None) | CONV_CLIP * (self.clip is not None)
+            fields: dict[str, Any] = {"in_rows": len(read_rows), "in_cols": len(read_cols), "out_rows": len(rows)}
+            fields |= {"in_block_bytes": sram.block_bytes(len(read_rows), len(read_cols)), "in_channels": len(part)}
+            fields |= {"out_block_bytes": sram.block_bytes(len(rows), len(out_cols)), "bias": bias}
+            fields |= {"pad_top": window_rows.pad_before, "pad_left": window_cols.pad_before}
+            if flags & CONV_CLIP and self.clip is not None:
+                fields |= {"clip_low": self.clip[0], "clip_high": self.clip[1]}
+            commands.append(conv(sram, op, flags, input=source, weights=weights[index], output=output, **fields))
+        commands.append(Command.make(STORE, **sram.box(1, outs, rows, out_cols, output)))
+        return commands
+
+
+def _reads(out: int, axis: int, op: Conv2d) -> set[int]:
+    """The positions of the map that one output reads along an axis."""
+    start = out * op.strides[axis] - op.padding[axis]
+    taps = range(start, start + op.dilation[axis] * (op.kernel[axis] - 1) + 1, op.dilation[axis])
+    return {position for position in taps if 0 <= position < (op.in_rows, op.in_cols)[axis]}
+
+
+def pack(weight: Float, lanes: int) -> Float:
+    """OIHW weights in packed order: output block, input block, row, col, input channel, lane."""
+    outs, ins, rows, cols = weight.shape
+    return np.array(
+        [
+            weight[out, channel, row, col]
+            for outs_of_block in cut(outs, lanes)
+            for ins_of_block in cut(ins, lanes)
+            for row in range(rows)
+            for col in range(cols)
+            for channel in range(ins_of_block.start, ins_of_block.stop)
+            for out in range(outs_of_block.start, outs_of_block.stop)
+        ],
+        np.float32,
+    )
+
+
+def _attributes(rng: np.random.Generator) -> Conv2d | None:
+    """Attributes of a small convolution, or nothing when they leave no output."""
+    groups = int(rng.choice([1, 1, 2, 3, 5]))
+    ins, outs = int(rng.integers(1, 7 if groups > 1 else 21)), int(rng.integers(1, 4 if groups > 1 else 21))
+    pairs = rng.integers(1, [[4, 4], [4, 4], [3, 3], [12, 12]], (4, 2)).tolist()
+    kernel, strides, dilation, size = (tuple(pair) for pair in pairs)
+    padding = rng.integers(0, int(rng.choice([1, 3, 6])), 4).tolist()
+    op = Conv2d(ins * groups, *size, outs * groups, kernel, strides, tuple(padding), dilation, groups)
+    return op if op.out_rows and op.out_cols else None
+
+
+def conv_case(seed: int) -> ConvCase:
+    """A small convolution drawn from a seed: any strides, pads, dilation and groups, cut into chunks."""
+    rng = np.random.default_rng(seed)
+    op = None
+    while op is None:
+        op = _attributes(rng)
+    images = int(rng.choice([1, 1, 2, 3]))
+    clip = [None, (0.0, np.inf), (0.0, 6.0), (-0.5, 0.25)][rng.integers(4)]
+    whole = op.groups > 1 or op.in_channels < 2
+    return ConvCase(
+        op,
+        data=rng.standard_normal((images, op.in_channels, op.in_rows, op.in_cols), np.float32),
+        weight=rng.standard_normal(op.weight_shape, np.float32),
+        bias=rng.standard_normal(op.out_channels, np.float32) if rng.integers(2) else None,
+        clip=clip,
+        chunk_rows=int(rng.integers(1, op.out_rows + 1)),
+        in_parts=1 if whole else int(rng.integers(1, 4)),
+        packed=bool(whole and rng.integers(2)),
+        spec=SPEC.replace(
+            channel_align=int(rng.choice([1, 4, 16])),
+            lines=int(rng.choice([1, 2, 3])),
+            column_align=int(rng.choice([1, 4])),
+        ),
     )
