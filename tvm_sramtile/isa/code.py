@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,6 +19,7 @@ from tvm_sramtile.isa.table import (
     MEMORIES,
     OPCODES,
     TENSOR,
+    TENSOR_AXES,
     VERSION,
     Dtype,
     Field,
@@ -31,6 +32,9 @@ from tvm_sramtile.isa.table import (
 
 _MEMORY_FIELDS = tuple(f"memory{index}_bytes" for index in range(MEMORIES))
 _STRUCT_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i32": "i", "f32": "f"}
+
+
+Axes = tuple[int, int, int, int, int]
 
 
 @cache
@@ -57,8 +61,9 @@ class TensorRecord:
     traffic: Traffic
     dtype: Dtype
     layout: Layout
-    per_image: bool
-    dims: tuple[int, int, int, int]
+    dims: Axes
+    strides: Axes
+    image_stride: int
     offset: int
 
 
@@ -155,8 +160,9 @@ def encode(program: Program) -> bytes:
     }
     text = _pack("header", record_struct(HEADER), [head[field.name] for field in HEADER])
     for index, tensor in enumerate(program.tensors):
-        kinds = (tensor.place, tensor.traffic, tensor.dtype, tensor.layout, int(tensor.per_image))
-        text += _pack(f"tensor {index}", record_struct(TENSOR), [*kinds, *tensor.dims, tensor.offset])
+        kinds = (tensor.place, tensor.traffic, tensor.dtype, tensor.layout)
+        axes = (*tensor.dims, *tensor.strides, tensor.image_stride)
+        text += _pack(f"tensor {index}", record_struct(TENSOR), [*kinds, *axes, tensor.offset])
     text += code
     return text + bytes(round_up(len(text), CONSTANTS_ALIGN_BYTES) - len(text)) + program.constants
 
@@ -222,14 +228,18 @@ def _memories(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _tensor(index: int, values: list[int]) -> TensorRecord:
-    place, traffic, dtype, layout, per_image, *dims, offset = values
-    if per_image > 1:
-        raise ProgramError(f"tensor {index}: per_image = {per_image}, must be 0 or 1")
+    place, traffic, dtype, layout, *axes, image_stride, offset = values
     try:
         kinds = (Place(place), Traffic(traffic), Dtype(dtype), Layout(layout))
     except ValueError as error:
         raise ProgramError(f"tensor {index}: {error}") from None
-    return TensorRecord(*kinds, bool(per_image), (dims[0], dims[1], dims[2], dims[3]), offset)
+    dims, strides = _axes(axes[:TENSOR_AXES]), _axes(axes[TENSOR_AXES:])
+    return TensorRecord(*kinds, dims, strides, image_stride, offset)
+
+
+def _axes(values: Sequence[int]) -> Axes:
+    first, second, third, fourth, fifth = values
+    return (first, second, third, fourth, fifth)
 
 
 def _decode_commands(part: str, code: bytes, at: int, count: int) -> tuple[tuple[Command, ...], int]:

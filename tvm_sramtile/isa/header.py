@@ -21,6 +21,18 @@ _C_TYPES = {
 }
 
 
+_ENUMS = (
+    table.Queue,
+    table.Place,
+    table.Traffic,
+    table.Dtype,
+    table.Layout,
+    table.Pooling,
+    table.Function,
+    table.Partner,
+)
+
+
 def c_header() -> str:
     """The whole header as text."""
     lines = [
@@ -32,9 +44,11 @@ def c_header() -> str:
         f"#define SRAMTILE_MAGIC 0x{table.MAGIC:08X}u",
         f"#define SRAMTILE_VERSION {table.VERSION}u",
         f"#define SRAMTILE_MEMORIES {table.MEMORIES}u",
+        f"#define SRAMTILE_MEMORY_ALIGN_BYTES {table.MEMORY_ALIGN_BYTES}u",
+        f"#define SRAMTILE_TENSOR_AXES {table.TENSOR_AXES}u",
         f"#define SRAMTILE_CONSTANTS_ALIGN_BYTES {table.CONSTANTS_ALIGN_BYTES}u",
     ]
-    for enum in (table.Queue, table.Place, table.Traffic, table.Dtype, table.Layout):
+    for enum in _ENUMS:
         lines += _enum(enum)
     flags = sorted((name, value) for name, value in vars(table).items() if name.startswith("CONV_"))
     lines += ["", *(f"#define SRAMTILE_{name} {value}u" for name, value in flags)]

@@ -13,10 +13,11 @@ def listing(program: Program) -> Iterator[str]:
     yield f"; sram {memories} bytes, {program.lanes} lanes, {len(program.constants)} bytes of constants"
     for index, tensor in enumerate(program.tensors):
         dims = "x".join(str(dim) for dim in tensor.dims)
-        image = " per image" if tensor.per_image else ""
+        image = f" image {tensor.image_stride}" if tensor.image_stride else ""
+        strides = f" strides {','.join(str(stride) for stride in tensor.strides)}" if any(tensor.strides) else ""
         yield (
             f"; tensor {index}: {tensor.place.name.lower()} {tensor.offset}, {tensor.traffic.name.lower()}, "
-            f"{tensor.dtype.name.lower()} {tensor.layout.name} {dims}{image}"
+            f"{tensor.dtype.name.lower()} {tensor.layout.name} {dims}{strides}{image}"
         )
     for part, commands in (("prologue", program.prologue), ("body", program.body)):
         yield f"{part}:"

@@ -6,6 +6,8 @@
 #define SRAMTILE_MAGIC 0x4D545253u
 #define SRAMTILE_VERSION 1u
 #define SRAMTILE_MEMORIES 4u
+#define SRAMTILE_MEMORY_ALIGN_BYTES 64u
+#define SRAMTILE_TENSOR_AXES 5u
 #define SRAMTILE_CONSTANTS_ALIGN_BYTES 64u
 
 enum {
@@ -36,10 +38,50 @@ enum {
 };
 
 enum {
-  SRAMTILE_LAYOUT_NCHW = 0,
-  SRAMTILE_LAYOUT_OIHW = 1,
+  SRAMTILE_LAYOUT_MAP = 0,
+  SRAMTILE_LAYOUT_WEIGHTS = 1,
   SRAMTILE_LAYOUT_PACKED = 2,
-  SRAMTILE_LAYOUT_COUNT = 3
+  SRAMTILE_LAYOUT_TABLE = 3,
+  SRAMTILE_LAYOUT_COUNT = 4
+};
+
+enum {
+  SRAMTILE_POOLING_MAX = 0,
+  SRAMTILE_POOLING_AVERAGE_ALL = 1,
+  SRAMTILE_POOLING_AVERAGE_VALID = 2,
+  SRAMTILE_POOLING_COUNT = 3
+};
+
+enum {
+  SRAMTILE_FUNCTION_COPY = 0,
+  SRAMTILE_FUNCTION_ADD = 1,
+  SRAMTILE_FUNCTION_SUBTRACT = 2,
+  SRAMTILE_FUNCTION_REVERSE_SUBTRACT = 3,
+  SRAMTILE_FUNCTION_MULTIPLY = 4,
+  SRAMTILE_FUNCTION_DIVIDE = 5,
+  SRAMTILE_FUNCTION_REVERSE_DIVIDE = 6,
+  SRAMTILE_FUNCTION_MAXIMUM = 7,
+  SRAMTILE_FUNCTION_MINIMUM = 8,
+  SRAMTILE_FUNCTION_PRELU = 9,
+  SRAMTILE_FUNCTION_CLIP = 10,
+  SRAMTILE_FUNCTION_LEAKY_RELU = 11,
+  SRAMTILE_FUNCTION_SIGMOID = 12,
+  SRAMTILE_FUNCTION_TANH = 13,
+  SRAMTILE_FUNCTION_EXP = 14,
+  SRAMTILE_FUNCTION_SQRT = 15,
+  SRAMTILE_FUNCTION_ABS = 16,
+  SRAMTILE_FUNCTION_NEGATIVE = 17,
+  SRAMTILE_FUNCTION_SILU = 18,
+  SRAMTILE_FUNCTION_HARD_SWISH = 19,
+  SRAMTILE_FUNCTION_COUNT = 20
+};
+
+enum {
+  SRAMTILE_PARTNER_NONE = 0,
+  SRAMTILE_PARTNER_MAP = 1,
+  SRAMTILE_PARTNER_VECTOR = 2,
+  SRAMTILE_PARTNER_VALUE = 3,
+  SRAMTILE_PARTNER_COUNT = 4
 };
 
 #define SRAMTILE_CONV_BIAS 4u
@@ -52,6 +94,10 @@ enum {
   SRAMTILE_OP_LOAD_WEIGHTS = 2,
   SRAMTILE_OP_STORE = 3,
   SRAMTILE_OP_CONV = 4,
+  SRAMTILE_OP_LOAD_TABLE = 5,
+  SRAMTILE_OP_POOL = 6,
+  SRAMTILE_OP_RESIZE = 7,
+  SRAMTILE_OP_ELTWISE = 8,
 };
 
 /* Indices into a counter block. */
@@ -104,14 +150,20 @@ struct sramtile_tensor {
   uint8_t traffic; /* see Traffic */
   uint8_t dtype; /* see Dtype */
   uint8_t layout; /* see Layout */
-  uint32_t per_image; /* 1: each image has its own, 0: all share one (weights always) */
   uint32_t dim0; /* see Layout */
   uint32_t dim1; /* see Layout */
   uint32_t dim2; /* see Layout */
   uint32_t dim3; /* see Layout */
+  uint32_t dim4; /* see Layout */
+  uint32_t stride0; /* elements from one position of that axis to the next */
+  uint32_t stride1; /* elements from one position of that axis to the next */
+  uint32_t stride2; /* elements from one position of that axis to the next */
+  uint32_t stride3; /* elements from one position of that axis to the next */
+  uint32_t stride4; /* elements from one position of that axis to the next */
+  uint32_t image_stride; /* elements from one image to the next; 0: all share one (weights and tables always) */
   uint64_t offset; /* see Place */
 };
-_Static_assert(sizeof(struct sramtile_tensor) == 32, "no gaps in sramtile_tensor");
+_Static_assert(sizeof(struct sramtile_tensor) == 56, "no gaps in sramtile_tensor");
 
 struct sramtile_command {
   uint8_t opcode; /* which command */
@@ -151,17 +203,19 @@ struct sramtile_load_weights {
   uint32_t wait_compute; /* compute commands that must have finished */
   uint32_t wait_store; /* store commands that must have finished */
   uint32_t tensor; /* index of the DRAM tensor */
-  uint32_t out_channel; /* first output channel */
+  uint32_t out_channel; /* first output channel, counted through all groups */
   uint32_t out_channels; /* output channels */
   uint32_t in_channel; /* first input channel of a group */
   uint32_t in_channels; /* input channels of a group */
-  uint32_t kernel_row; /* first kernel row */
-  uint32_t kernel_rows; /* kernel rows */
-  uint32_t kernel_col; /* first kernel column */
-  uint32_t kernel_cols; /* kernel columns */
+  uint32_t kernel_row; /* kernel row of the first row of taps */
+  uint32_t kernel_rows; /* rows of taps */
+  int32_t kernel_row_step; /* kernel rows from one row of taps to the next; negative: flipped */
+  uint32_t kernel_col; /* kernel column of the first column of taps */
+  uint32_t kernel_cols; /* columns of taps */
+  int32_t kernel_col_step; /* kernel columns from one column of taps to the next; negative: flipped */
   uint32_t sram; /* SRAM address of the weights */
 };
-_Static_assert(sizeof(struct sramtile_load_weights) == 56, "no gaps in sramtile_load_weights");
+_Static_assert(sizeof(struct sramtile_load_weights) == 64, "no gaps in sramtile_load_weights");
 
 struct sramtile_store {
   uint8_t opcode; /* which command */
@@ -200,18 +254,26 @@ struct sramtile_conv {
   uint32_t accumulators; /* SRAM address of the accumulators, a map like the output in the accumulator's type */
   uint32_t output; /* SRAM address of the output map; may equal the accumulators' when the types are of one size */
   uint32_t out_block_bytes; /* bytes from one channel block of the output map to the next */
-  uint32_t out_rows; /* rows of the output map */
-  uint32_t out_cols; /* columns of the output map */
+  uint32_t out_map_rows; /* rows of the output map */
+  uint32_t out_map_cols; /* columns of the output map */
+  uint32_t out_row; /* first output row that is computed */
+  uint32_t out_rows; /* output rows that are computed */
+  uint32_t out_row_step; /* rows of the output map from one to the next */
+  uint32_t out_col; /* first output column that is computed */
+  uint32_t out_cols; /* output columns that are computed */
+  uint32_t out_col_step; /* columns of the output map from one to the next */
   uint32_t out_channels; /* output channels, of all groups */
   uint32_t groups; /* independent groups of channels */
-  uint32_t kernel_rows; /* rows of the kernel */
-  uint32_t kernel_cols; /* columns of the kernel */
-  uint32_t stride_rows; /* row stride */
-  uint32_t stride_cols; /* column stride */
-  uint32_t dilation_rows; /* row dilation */
-  uint32_t dilation_cols; /* column dilation */
-  int32_t pad_top; /* padding rows above the input map */
-  int32_t pad_left; /* padding columns left of the input map */
+  uint32_t unit_rows; /* rows of the unit kernel that computes it */
+  uint32_t unit_cols; /* columns of the unit kernel that computes it */
+  uint32_t kernel_rows; /* rows of taps */
+  uint32_t kernel_cols; /* columns of taps */
+  uint32_t stride_rows; /* input rows from one output row to the next */
+  uint32_t stride_cols; /* input columns from one output column to the next */
+  uint32_t dilation_rows; /* input rows from one tap to the next */
+  uint32_t dilation_cols; /* input columns from one tap to the next */
+  int32_t pad_top; /* input rows that the first tap of the first output lies above the input map; may be negative */
+  int32_t pad_left; /* input columns that it lies left of the input map; may be negative */
   float clip_low; /* least value put out */
   float clip_high; /* greatest value put out */
   uint8_t input_dtype; /* see Dtype */
@@ -219,6 +281,96 @@ struct sramtile_conv {
   uint8_t accumulator_dtype; /* see Dtype */
   uint8_t output_dtype; /* see Dtype */
 };
-_Static_assert(sizeof(struct sramtile_conv) == 116, "no gaps in sramtile_conv");
+_Static_assert(sizeof(struct sramtile_conv) == 148, "no gaps in sramtile_conv");
+
+struct sramtile_load_table {
+  uint8_t opcode; /* which command */
+  uint8_t flags; /* see the opcode */
+  uint16_t step; /* index of the region's step, for counters */
+  uint32_t wait_load; /* load commands that must have finished */
+  uint32_t wait_compute; /* compute commands that must have finished */
+  uint32_t wait_store; /* store commands that must have finished */
+  uint32_t tensor; /* index of the DRAM tensor */
+  uint32_t first; /* first output */
+  uint32_t count; /* outputs */
+  uint32_t sram; /* SRAM address of the entries */
+};
+_Static_assert(sizeof(struct sramtile_load_table) == 32, "no gaps in sramtile_load_table");
+
+struct sramtile_pool {
+  uint8_t opcode; /* which command */
+  uint8_t flags; /* see the opcode */
+  uint16_t step; /* index of the region's step, for counters */
+  uint32_t wait_load; /* load commands that must have finished */
+  uint32_t wait_compute; /* compute commands that must have finished */
+  uint32_t wait_store; /* store commands that must have finished */
+  uint32_t input; /* SRAM address of the input map */
+  uint32_t in_block_bytes; /* bytes from one channel block of the input map to the next */
+  uint32_t in_rows; /* rows of the input map; 0: the chunk lies wholly in padding */
+  uint32_t in_cols; /* columns of the input map */
+  uint32_t channels; /* channels */
+  uint32_t output; /* SRAM address of the output map */
+  uint32_t out_block_bytes; /* bytes from one channel block of the output map to the next */
+  uint32_t out_rows; /* rows of the output map */
+  uint32_t out_cols; /* columns of the output map */
+  uint32_t kernel_rows; /* rows of taps */
+  uint32_t kernel_cols; /* columns of taps */
+  uint32_t stride_rows; /* input rows from one output row to the next */
+  uint32_t stride_cols; /* input columns from one output column to the next */
+  uint32_t dilation_rows; /* input rows from one tap to the next */
+  uint32_t dilation_cols; /* input columns from one tap to the next */
+  int32_t pad_top; /* input rows that the first tap of the first output lies above the input map; may be negative */
+  int32_t pad_left; /* input columns that it lies left of the input map; may be negative */
+  uint32_t pooling; /* see Pooling */
+};
+_Static_assert(sizeof(struct sramtile_pool) == 88, "no gaps in sramtile_pool");
+
+struct sramtile_resize {
+  uint8_t opcode; /* which command */
+  uint8_t flags; /* see the opcode */
+  uint16_t step; /* index of the region's step, for counters */
+  uint32_t wait_load; /* load commands that must have finished */
+  uint32_t wait_compute; /* compute commands that must have finished */
+  uint32_t wait_store; /* store commands that must have finished */
+  uint32_t input; /* SRAM address of the input map */
+  uint32_t in_block_bytes; /* bytes from one channel block of the input map to the next */
+  uint32_t in_rows; /* rows of the input map */
+  uint32_t in_cols; /* columns of the input map */
+  uint32_t in_row; /* position, in the tables, of the input map's first row */
+  uint32_t in_col; /* position, in the tables, of the input map's first column */
+  uint32_t channels; /* channels */
+  uint32_t row_table; /* SRAM address of the entries of the output rows */
+  uint32_t row_taps; /* taps of a row's entry */
+  uint32_t col_table; /* SRAM address of the entries of the output columns */
+  uint32_t col_taps; /* taps of a column's entry */
+  uint32_t output; /* SRAM address of the output map */
+  uint32_t out_block_bytes; /* bytes from one channel block of the output map to the next */
+  uint32_t out_rows; /* rows of the output map */
+  uint32_t out_cols; /* columns of the output map */
+};
+_Static_assert(sizeof(struct sramtile_resize) == 76, "no gaps in sramtile_resize");
+
+struct sramtile_eltwise {
+  uint8_t opcode; /* which command */
+  uint8_t flags; /* see the opcode */
+  uint16_t step; /* index of the region's step, for counters */
+  uint32_t wait_load; /* load commands that must have finished */
+  uint32_t wait_compute; /* compute commands that must have finished */
+  uint32_t wait_store; /* store commands that must have finished */
+  uint32_t input; /* SRAM address of the first map */
+  uint32_t in_block_bytes; /* bytes from one of its channel blocks to the next */
+  uint32_t partner; /* SRAM address of the second map or the vector */
+  uint32_t partner_block_bytes; /* bytes from one of its channel blocks to the next */
+  uint32_t partner_kind; /* see Partner */
+  uint32_t output; /* SRAM address of the output map; may equal an input map's */
+  uint32_t out_block_bytes; /* bytes from one channel block of the output map to the next */
+  uint32_t rows; /* rows of the maps */
+  uint32_t cols; /* columns of the maps */
+  uint32_t channels; /* channels */
+  uint32_t function; /* see Function */
+  float value0; /* see Function and Partner */
+  float value1; /* see Function */
+};
+_Static_assert(sizeof(struct sramtile_eltwise) == 68, "no gaps in sramtile_eltwise");
 
 #endif
