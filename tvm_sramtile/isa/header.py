@@ -32,6 +32,7 @@ def c_header() -> str:
         f"#define SRAMTILE_MAGIC 0x{table.MAGIC:08X}u",
         f"#define SRAMTILE_VERSION {table.VERSION}u",
         f"#define SRAMTILE_MEMORIES {table.MEMORIES}u",
+        f"#define SRAMTILE_MEMORY_ALIGN_BYTES {table.MEMORY_ALIGN_BYTES}u",
         f"#define SRAMTILE_CONSTANTS_ALIGN_BYTES {table.CONSTANTS_ALIGN_BYTES}u",
     ]
     for enum in (table.Queue, table.Place, table.Traffic, table.Dtype, table.Layout):

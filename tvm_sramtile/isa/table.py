@@ -9,8 +9,9 @@ Each queue executes its commands in program order. A command starts when its que
 ``wait_compute`` and ``wait_store`` commands of those queues (counted from the start of the prologue or body that the
 command is in) have finished.
 
-SRAM addresses run through the memories, one after the other; an operand lies within one memory. The SRAM peak is the
-sum over the memories of the highest byte that any operand reached. A map of ``b`` channel blocks takes
+SRAM addresses run through the memories, one after the other, each starting at the next multiple of
+``MEMORY_ALIGN_BYTES``; an operand lies within one memory. The SRAM peak is the sum over the memories of the highest
+byte that any operand reached. A map of ``b`` channel blocks takes
 ``(b - 1)*block_bytes + round_up(rows, lines)*row_bytes`` bytes. The operands of a CONV are the input map and the
 weights (unless in_rows or in_cols is 0), the bias (with BIAS), the accumulators (always) and the output (with LAST).
 
@@ -34,6 +35,7 @@ FieldType = Literal["u8", "u16", "u32", "u64", "i32", "f32"]
 MAGIC = 0x4D545253  # "SRTM"
 VERSION = 1
 CONSTANTS_ALIGN_BYTES = 64
+MEMORY_ALIGN_BYTES = 4  # no element is larger, so that a memory of any size can be followed by another
 MEMORIES = 4  # SRAM memories at most: one pool or three buffers, and accumulators
 
 
