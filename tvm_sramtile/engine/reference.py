@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tvm_sramtile.errors import ProgramError
 from tvm_sramtile.ints import ceil_div, round_up
-from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, TensorRecord, Traffic
+from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, TensorRecord, Traffic, memory_starts
 from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST
 
 Array = NDArray[Any]
@@ -104,7 +104,7 @@ class _Machine:
 
     def __init__(self, program: Program, arguments: Sequence[Array], checked: bool) -> None:
         self.program, self.arguments, self.checked = program, arguments, checked
-        self.sram = np.full(sum(program.memories), _UNWRITTEN, np.uint8)
+        self.sram = np.full(memory_starts(program.memories)[-1], _UNWRITTEN, np.uint8)
         self.written = np.zeros(len(self.sram), np.bool_)
         self.workspace = np.full(program.workspace_bytes, _UNWRITTEN, np.uint8)
         self.reached = [0] * len(program.memories)
@@ -210,12 +210,11 @@ class _Machine:
     def _operand(self, name: str, base: int, size_bytes: int, dtype: np.dtype[Any]) -> None:
         """Check an operand's address, and note how far it reaches."""
         self._expect(base % dtype.itemsize == 0, f"{name}: address {base} is no multiple of {dtype.itemsize}")
-        start = 0
-        for memory, memory_bytes in enumerate(self.program.memories):
+        starts = memory_starts(self.program.memories)
+        for memory, (start, memory_bytes) in enumerate(zip(starts, self.program.memories, strict=False)):
             if start <= base and base + size_bytes <= start + memory_bytes:
                 self.reached[memory] = max(self.reached[memory], base + size_bytes - start)
                 return
-            start += memory_bytes
         raise ProgramError(f"{self.where}: {name}: bytes {base}-{base + size_bytes} do not lie within one memory")
 
     def _read(self, addresses: Places, dtype: np.dtype[Any]) -> Array:

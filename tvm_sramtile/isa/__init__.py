@@ -1,6 +1,6 @@
 """The instruction set: one table, and what is made from it (encoder, decoder, listing, C header)."""
 
-from tvm_sramtile.isa.code import Command, Program, TensorRecord, decode, encode
+from tvm_sramtile.isa.code import Command, Program, TensorRecord, decode, encode, memory_starts
 from tvm_sramtile.isa.table import OPCODES, Dtype, Layout, Opcode, Place, Queue, Traffic
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "Traffic",
     "decode",
     "encode",
+    "memory_starts",
 ]

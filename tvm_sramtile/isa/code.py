@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +17,7 @@ from tvm_sramtile.isa.table import (
     HEADER,
     MAGIC,
     MEMORIES,
+    MEMORY_ALIGN_BYTES,
     OPCODES,
     TENSOR,
     TENSOR_AXES,
@@ -130,6 +131,14 @@ class Program:
             "dma_bytes_per_cycle": spec.dma_bytes_per_cycle,
             "dma_setup_cycles": spec.dma_setup_cycles,
         }
+
+
+def memory_starts(sizes: Iterable[int]) -> tuple[int, ...]:
+    """The SRAM address of each memory's first byte, and of the end, from the memories' sizes in bytes."""
+    starts = [0]
+    for size in sizes:
+        starts.append(round_up(starts[-1] + size, MEMORY_ALIGN_BYTES))
+    return tuple(starts)
 
 
 def encode(program: Program) -> bytes:

@@ -9,16 +9,17 @@ Each queue executes its commands in program order. A command starts when its que
 ``wait_compute`` and ``wait_store`` commands of those queues (counted from the start of the prologue or body that the
 command is in) have finished.
 
-SRAM addresses run through the memories, each starting at the next multiple of MEMORY_ALIGN_BYTES; an operand lies within
-one memory. The SRAM peak is the sum over the memories of the highest byte that any operand reached. A map of ``b``
-channel blocks takes ``(b - 1)*block_bytes + round_up(rows, lines)*row_bytes`` bytes. The operands of a CONV are the input
-map and the weights (unless there are no input rows or columns, or no taps), the bias (with BIAS), the accumulators
-(always) and the output (with LAST); the latter two count with all rows of the output map.
+SRAM addresses run through the memories, one after the other, each starting at the next multiple of
+``MEMORY_ALIGN_BYTES``; an operand lies within one memory. The SRAM peak is the sum over the memories of the highest
+byte that any operand reached. A map of ``b`` channel blocks takes
+``(b - 1)*block_bytes + round_up(rows, lines)*row_bytes`` bytes. The operands of a CONV are the input map and the
+weights (unless there are no input rows or columns, or no taps), the bias (with BIAS), the accumulators (always) and the
+output (with LAST); the latter two count with all rows of the output map.
 
 A feature map in SRAM is channel-blocked, ``[channel block][row][column][lane]``: element (c, r, w) lies at
 ``base + (c // lanes)*block_bytes + r*row_bytes + (w*lanes + c % lanes)*elem_bytes`` with ``lanes = channel_align``.
-Loads write zeros to the lanes past the last channel; compute commands leave them undefined. A bias and accumulators are maps of
-the accumulator's type: the bias has one row and column and no space between its blocks, the accumulators have as many
+Loads write zeros to the lanes past the last channel; compute commands leave them undefined. A bias and accumulators
+are maps of the accumulator's type: the bias has one row and column and no space between its blocks, the accumulators have as many
 elements from block to block as the output map. Weights in SRAM are ``[output block][input block][kernel row]
 [kernel col][input channel of the block][lane]``, where only the last input block may be short, and the lanes past the
 last output channel are zeros; the input channels are those of one group.
@@ -36,7 +37,7 @@ MAGIC = 0x4D545253  # "SRTM"
 VERSION = 1
 CONSTANTS_ALIGN_BYTES = 64
 TENSOR_AXES = 5
-MEMORY_ALIGN_BYTES = 64
+MEMORY_ALIGN_BYTES = 4  # no element is larger, so that a memory of any size can be followed by another
 MEMORIES = 4  # SRAM memories at most: one pool or three buffers, and accumulators
 
 
@@ -72,7 +73,7 @@ class Dtype(IntEnum):
 
 
 class Layout(IntEnum):
-    """What a DRAM tensor is; its five dims have strides of their own, in elements, so that any order of axes can be read."""
+    """What a DRAM tensor is; its five dims have strides of their own, in elements: any order of axes can be read."""
 
     MAP = 0  # dims (channels, rows, cols, 1, 1); image i lies image_stride elements further on
     WEIGHTS = 1  # dims (groups, output channels of a group, input channels of a group, kernel rows, kernel cols)
@@ -293,9 +294,9 @@ _WINDOW = (
     _u32("dilation_rows", "input rows from one tap to the next"),
     _u32("dilation_cols", "input columns from one tap to the next"),
     Field(
-        "pad_top", "i32", "input rows that the first tap of the first output lies above the input map; may be negative"
+        "pad_top", "i32", "rows by which the first tap of the first output lies above the input map; may be negative"
     ),
-    Field("pad_left", "i32", "input columns that it lies left of the input map; may be negative"),
+    Field("pad_left", "i32", "columns by which it lies left of the input map; may be negative"),
 )
 
 CONV = Opcode(
@@ -339,8 +340,8 @@ CONV = Opcode(
         Field("output_dtype", "u8", "see Dtype"),
     ),
     (
-        "extents, strides, dilations, steps, units and groups are positive, but in_rows and in_cols may be 0, and so may "
-        "kernel_rows and kernel_cols; the kernel is not larger than the unit",
+        "extents, strides, dilations, steps, units and groups are positive, but in_rows and in_cols may be 0, and so "
+        "may kernel_rows and kernel_cols; the kernel is not larger than the unit",
         "the outputs lie within the output map",
         "groups divides in_channels and out_channels",
         "row bytes of the maps are round_up(cols, column_align)*lanes*elem_bytes; "
@@ -354,7 +355,8 @@ CONV = Opcode(
 )
 
 _MAPS_RULES = (
-    "row bytes of the maps are round_up(cols, column_align)*lanes*elem_bytes; a block holds its rows, rounded up to lines",
+    "row bytes of the maps are round_up(cols, column_align)*lanes*elem_bytes; a block holds its rows, rounded up to "
+    "lines",
     "addresses and block bytes are multiples of the element size; each operand lies within one memory",
 )
 
@@ -388,8 +390,8 @@ RESIZE = Opcode(
     "RESIZE",
     7,
     Queue.COMPUTE,
-    "each output is the sum over the taps of its row's and its column's table entries of input*row weight*column weight; a "
-    "position that is outside the input map stops the run",
+    "each output is the sum over the taps of its row's and its column's table entries of input*row weight*column "
+    "weight; a position that is outside the input map stops the run",
     (
         _u32("input", "SRAM address of the input map"),
         _u32("in_block_bytes", "bytes from one channel block of the input map to the next"),

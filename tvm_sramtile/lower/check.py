@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.isa import OPCODES, Command, Dtype, Program, Traffic
-from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST
+from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, MEMORY_ALIGN_BYTES
 from tvm_sramtile.lower.check_order import Clock, Clocks, Space
 from tvm_sramtile.lower.check_tensors import TensorCheck
 from tvm_sramtile.plan import Plan
@@ -326,6 +326,7 @@ class _Run:
             self.fail(f"{name}: address {base} is no multiple of the element size, {_ELEM_BYTES}")
         first = 0
         for memory, memory_bytes in enumerate(self.program.memories):
+            first += -first % MEMORY_ALIGN_BYTES
             if first <= base and base + size <= first + memory_bytes:
                 self.reached[memory] = max(self.reached[memory], base + size - first)
                 break

@@ -89,7 +89,7 @@ class _StepLowering:
         step = self.step
         source = self._slot("input", count)
         target = self._slot("output", count)
-        if len(chunk.in_rows):
+        if len(chunk.in_rows) and len(self.plan.in_cols):
             self._move(out, LOAD, step.data, "data", chunk.in_rows, self.plan.in_cols, step.op.in_channels, source)
         self._convolve(out, chunk, source, target, self._slot("accumulators", count))
         cols = Range(0, step.op.out_cols)
@@ -135,8 +135,9 @@ class _StepLowering:
 
     def _convolve(self, out: Sequencer, chunk: Chunk, source: Slot, target: Slot, accumulators: Slot) -> None:
         step, op, clip = self.step, self.step.op, self.step.clip
-        in_rows = len(chunk.in_rows)
-        in_cols = len(self.plan.in_cols) if in_rows else 0
+        in_rows, in_cols = len(chunk.in_rows), len(self.plan.in_cols)
+        if not (in_rows and in_cols):  # all of it lies in padding
+            in_rows = in_cols = 0
         low = -math.inf if clip is None or clip.low is None else clip.low
         high = math.inf if clip is None or clip.high is None else clip.high
         if not accumulators.bytes:

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.isa import memory_starts
 from tvm_sramtile.plan import StepPlan
 
 
@@ -25,9 +26,9 @@ class Slot:
 
 def place_buffers(plan: StepPlan, spec: AcceleratorSpec) -> Mapping[str, tuple[Slot, ...]]:
     """The slots of each buffer by its name, in order of its copies; raises ``CheckFailed`` when a memory overflows."""
-    base = 0
     slots: dict[str, tuple[Slot, ...]] = {}
-    for memory, size in spec.memories.items():
+    starts = memory_starts(spec.memories.values())
+    for (memory, size), base in zip(spec.memories.items(), starts, strict=False):
         at = base
         for buffer in plan.buffers:
             if buffer.memory == memory:
@@ -36,5 +37,4 @@ def place_buffers(plan: StepPlan, spec: AcceleratorSpec) -> Mapping[str, tuple[S
                 at = ends[-1]
         if at > base + size:
             raise CheckFailed(f"step {plan.step}: its buffers take {at - base} B of the {size} B of memory {memory}")
-        base += size
     return slots

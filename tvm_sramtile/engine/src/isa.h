@@ -6,7 +6,7 @@
 #define SRAMTILE_MAGIC 0x4D545253u
 #define SRAMTILE_VERSION 1u
 #define SRAMTILE_MEMORIES 4u
-#define SRAMTILE_MEMORY_ALIGN_BYTES 64u
+#define SRAMTILE_MEMORY_ALIGN_BYTES 4u
 #define SRAMTILE_TENSOR_AXES 5u
 #define SRAMTILE_CONSTANTS_ALIGN_BYTES 64u
 
@@ -272,8 +272,8 @@ struct sramtile_conv {
   uint32_t stride_cols; /* input columns from one output column to the next */
   uint32_t dilation_rows; /* input rows from one tap to the next */
   uint32_t dilation_cols; /* input columns from one tap to the next */
-  int32_t pad_top; /* input rows that the first tap of the first output lies above the input map; may be negative */
-  int32_t pad_left; /* input columns that it lies left of the input map; may be negative */
+  int32_t pad_top; /* rows by which the first tap of the first output lies above the input map; may be negative */
+  int32_t pad_left; /* columns by which it lies left of the input map; may be negative */
   float clip_low; /* least value put out */
   float clip_high; /* greatest value put out */
   uint8_t input_dtype; /* see Dtype */
@@ -319,8 +319,8 @@ struct sramtile_pool {
   uint32_t stride_cols; /* input columns from one output column to the next */
   uint32_t dilation_rows; /* input rows from one tap to the next */
   uint32_t dilation_cols; /* input columns from one tap to the next */
-  int32_t pad_top; /* input rows that the first tap of the first output lies above the input map; may be negative */
-  int32_t pad_left; /* input columns that it lies left of the input map; may be negative */
+  int32_t pad_top; /* rows by which the first tap of the first output lies above the input map; may be negative */
+  int32_t pad_left; /* columns by which it lies left of the input map; may be negative */
   uint32_t pooling; /* see Pooling */
 };
 _Static_assert(sizeof(struct sramtile_pool) == 88, "no gaps in sramtile_pool");

@@ -18,6 +18,7 @@ struct sramtile_program {
   const uint8_t* commands;
   const uint8_t* constants;
   uint64_t memory_start[SRAMTILE_MEMORIES + 1]; /* SRAM address of each memory's first byte, and of the end */
+  uint64_t memory_end[SRAMTILE_MEMORIES];       /* SRAM address after each memory's last byte */
 };
 
 /* A command of any opcode. */

@@ -123,7 +123,8 @@ int32_t sramtile_parse(struct sramtile_program* program, const uint8_t* bytes, u
                                              header->memory3_bytes};
   program->memory_start[0] = 0;
   for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
-    program->memory_start[memory + 1] = program->memory_start[memory] + sizes[memory];
+    program->memory_end[memory] = program->memory_start[memory] + sizes[memory];
+    program->memory_start[memory + 1] = sramtile_round_up(program->memory_end[memory], SRAMTILE_MEMORY_ALIGN_BYTES);
   }
   return parse_constants(program, bytes, program_bytes, offset, at);
 }

@@ -34,7 +34,7 @@ static int32_t check_operands(const struct sramtile_program* program, const unio
     const uint64_t end = sramtile_add(operand->start, operand->bytes);
     int inside = 0;
     for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
-      inside |= operand->start >= program->memory_start[memory] && end <= program->memory_start[memory + 1];
+      inside |= operand->start >= program->memory_start[memory] && end <= program->memory_end[memory];
     }
     if (!inside) return sramtile_fail(at, SRAMTILE_ERROR_NOT_IN_MEMORY, operand->field, operand->start);
   }
