@@ -13,7 +13,7 @@ def seed_chunks(step: Step, capacity: Capacity) -> tuple[Chunk, ...]:
     """The first cut whose chunks all fit; raises ``DoesNotFit`` when the finest does not."""
     previous = 0
     for count in range(1, step.op.out_rows + 1):
-        rows = max(capacity.row_minimum, round_up(ceil_div(step.op.out_rows, count), capacity.row_multiple))
+        rows = round_up(max(capacity.row_minimum, ceil_div(step.op.out_rows, count)), capacity.row_multiple)
         if rows == previous:
             continue
         previous = rows
