@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from tvm_sramtile.errors import OptionError
 
 Strategy = Literal["seed"]
+KernelSplit = Literal["seed", "best"]
 OnRefusal = Literal["host", "error"]
 
 
@@ -17,6 +18,8 @@ class Options:
 
     Attributes:
         strategy: how chunks are chosen. ``"seed"`` cuts finer until a chunk fits.
+        kernel_split: how a kernel that is no unit is cut: ``"seed"`` pads it on its left and bottom to a grid of the
+            largest unit, ``"best"`` mixes units for the fewest multiplications.
         double_buffer: let loads and stores of neighbouring chunks overlap with compute where a second buffer fits;
             never the cause of a split.
         on_refusal: what to do with an op that the accelerator does not take: ``"host"`` leaves it whole on the host,
@@ -30,12 +33,14 @@ class Options:
     """
 
     strategy: Strategy = "seed"
+    kernel_split: KernelSplit = "best"
     double_buffer: bool = True
     on_refusal: OnRefusal = "host"
     max_unrolled_chunks: int | None = None
 
     def __post_init__(self) -> None:
         _one_of("strategy", self.strategy, get_args(Strategy))
+        _one_of("kernel_split", self.kernel_split, get_args(KernelSplit))
         _one_of("on_refusal", self.on_refusal, get_args(OnRefusal))
         _one_of("double_buffer", self.double_buffer, (True, False))
         limit = self.max_unrolled_chunks

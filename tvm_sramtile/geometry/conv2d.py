@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tvm_sramtile.geometry.phase import Phase
 from tvm_sramtile.geometry.window import Window, conv_extent, conv_window
-from tvm_sramtile.ints import Range
+from tvm_sramtile.ints import Range, ceil_div
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,20 @@ class Conv2d:
         return conv_extent(self.in_cols, self.kernel[1], self.strides[1], self.dilation[1], left, right)
 
     @property
+    def out_channels_per_group(self) -> int:
+        """Output channels of a group."""
+        return self.out_channels // self.groups
+
+    def groups_of(self, out: Range) -> Range:
+        """The groups that output channels ``out`` belong to."""
+        return Range(out.start // self.out_channels_per_group, ceil_div(out.stop, self.out_channels_per_group))
+
+    def in_channel_range(self, out: Range) -> Range:
+        """The input channels, of all groups, that output channels ``out`` sum over."""
+        groups = self.groups_of(out)
+        return Range(groups.start * self.in_channels_per_group, groups.stop * self.in_channels_per_group)
+
+    @property
     def in_channels_per_group(self) -> int:
         """Input channels that one output channel sums over."""
         return self.in_channels // self.groups
@@ -74,3 +89,13 @@ class Conv2d:
     def col_window(self, out: Range) -> Window:
         """The input columns that output columns ``out`` read, and their own pads."""
         return conv_window(out, self.in_cols, self.kernel[1], self.strides[1], self.dilation[1], self.padding[1])
+
+    @property
+    def row_phases(self) -> tuple[Phase, ...]:
+        """One phase: all rows."""
+        return (Phase(0, 1, tuple(range(self.kernel[0])), -self.padding[0], self.strides[0], self.dilation[0]),)
+
+    @property
+    def col_phases(self) -> tuple[Phase, ...]:
+        """One phase: all columns."""
+        return (Phase(0, 1, tuple(range(self.kernel[1])), -self.padding[1], self.strides[1], self.dilation[1]),)

@@ -6,49 +6,26 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
+from tvm_sramtile.geometry.phase import Phase
+from tvm_sramtile.geometry.window import Window
 from tvm_sramtile.ints import Range, ceil_div
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """The outputs ``offset, offset + stride, ...`` along one axis: an ordinary convolution of stride 1 over the input.
-
-    Output ``offset + q*stride`` is the sum over ``j`` of ``input[q + first + dilation*j] * weight[taps[j]]``.
-
-    Attributes:
-        offset: the phase, in ``[0, stride)``.
-        taps: kernel positions that reach these outputs, in the order of the input they read; none where the stride
-            exceeds the kernel.
-        first: input position, relative to ``q``, that ``taps[0]`` reads.
-        dilation: input positions from one tap to the next.
-    """
-
-    offset: int
-    taps: tuple[int, ...]
-    first: int
-    dilation: int
-
-    def steps(self, out: Range, stride: int) -> Range:
-        """The ``q`` whose outputs lie in ``out``."""
-        start = max(0, ceil_div(out.start - self.offset, stride))
-        return Range(start, max(start, ceil_div(out.stop - self.offset, stride)))
-
-
 def phases(kernel: int, stride: int, dilation: int, pad_before: int) -> tuple[Phase, ...]:
-    """All phases of one axis. Output ``o`` gets ``input[i]*weight[t]`` for ``i*stride + t*dilation - pad_before == o``."""
+    """The phases of an axis. Output ``o`` gets ``input[i]*weight[t]`` for ``i*stride + t*dilation == o + pad_before``."""
     step = stride // gcd(stride, dilation)
     found = []
     for offset in range(stride):
         taps = [tap for tap in range(kernel) if (offset + pad_before - dilation * tap) % stride == 0]
         first = (offset + pad_before - dilation * taps[-1]) // stride if taps else 0
-        found.append(Phase(offset, tuple(reversed(taps)), first, dilation * step // stride))
+        found.append(Phase(offset, stride, tuple(reversed(taps)), first, 1, dilation * step // stride))
     return tuple(found)
 
 
 def transposed_extent(
     size: int, kernel: int, stride: int, dilation: int, pad_before: int, pad_after: int, output_padding: int
 ) -> int:
-    """Output positions: ``(size - 1)*stride + dilation*(kernel - 1) + 1`` (formula (4)), less the pads, plus the rest."""
+    """Output positions: ``(size - 1)*stride + dilation*(kernel - 1) + 1`` (formula (4)), less pads, plus the rest."""
     return (size - 1) * stride + dilation * (kernel - 1) + 1 - pad_before - pad_after + output_padding
 
 
@@ -111,6 +88,20 @@ class Conv2dTranspose:
         return transposed_extent(self.in_cols, k, s, d, left, right, extra)
 
     @property
+    def out_channels_per_group(self) -> int:
+        """Output channels of a group."""
+        return self.out_channels // self.groups
+
+    def groups_of(self, out: Range) -> Range:
+        """The groups that output channels ``out`` belong to."""
+        return Range(out.start // self.out_channels_per_group, ceil_div(out.stop, self.out_channels_per_group))
+
+    def in_channel_range(self, out: Range) -> Range:
+        """The input channels, of all groups, that output channels ``out`` sum over."""
+        groups = self.groups_of(out)
+        return Range(groups.start * self.in_channels_per_group, groups.stop * self.in_channels_per_group)
+
+    @property
     def in_channels_per_group(self) -> int:
         """Input channels that one output channel sums over."""
         return self.in_channels // self.groups
@@ -125,3 +116,33 @@ class Conv2dTranspose:
         """Multiply-accumulates of one image: every input element meets every tap, also where the output is cropped."""
         rows, cols = self.kernel
         return self.in_rows * self.in_cols * self.in_channels * (self.out_channels // self.groups) * rows * cols
+
+    def row_window(self, out: Range) -> Window:
+        """The input rows that output rows ``out`` need, and what to crop of their full transposed convolution."""
+        return self._window(0, out)
+
+    def col_window(self, out: Range) -> Window:
+        """The input columns that output columns ``out`` need, and the crop."""
+        return self._window(1, out)
+
+    @property
+    def row_phases(self) -> tuple[Phase, ...]:
+        """The phases of the rows."""
+        return phases(self.kernel[0], self.strides[0], self.dilation[0], self.padding[0])
+
+    @property
+    def col_phases(self) -> tuple[Phase, ...]:
+        """The phases of the columns."""
+        return phases(self.kernel[1], self.strides[1], self.dilation[1], self.padding[1])
+
+    def _window(self, axis: int, out: Range) -> Window:
+        """Crops are negative where rows without a contributor are to be added instead."""
+        size = (self.in_rows, self.in_cols)[axis]
+        kernel, stride, dilation = self.kernel[axis], self.strides[axis], self.dilation[axis]
+        pad = self.padding[axis]
+        read = transposed_window(out, size, kernel, stride, dilation, pad)
+        if not len(read):
+            return Window(read, 0, 0)
+        first = read.start * stride - pad
+        last = (read.stop - 1) * stride - pad + dilation * (kernel - 1) + 1
+        return Window(read, out.start - first, last - out.stop)

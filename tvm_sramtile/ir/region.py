@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from tvm_sramtile.errors import CheckFailed
-from tvm_sramtile.geometry import Conv2d
+from tvm_sramtile.geometry import Elementwise, Operator
+from tvm_sramtile.geometry.elementwise import Function, Partner
 
+Role = Literal["data", "weight", "vector", "output"]
 _DTYPE_BYTES = {"float32": 4}
 
 
@@ -36,6 +38,8 @@ class Tensor:
         name: unique within the region.
         shape: as in TVM (NCHW maps, OIHW weights, a bias in any shape with one element a channel).
         dtype: TVM's name of the element type.
+        layout: the axis of each dimension by its letter: N, C, H, W of maps; O, I, H, W of weights. Missing axes have
+            extent 1. By default NCHW, OIHW (IOHW of transposed convolutions); of no account for vectors.
         digest: for a constant, the identity of its value (``digest_of``); ``None`` for values known at run time only.
     """
 
@@ -43,6 +47,7 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     digest: str | None = None
+    layout: str = ""
 
     @property
     def elems(self) -> int:
@@ -80,29 +85,78 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
+class Activation:
+    """A function of each element, applied after the bias and the clip.
+
+    Attributes:
+        function: one of ``geometry.elementwise.Function``.
+        vector: its partner, one value a channel; ``None`` where it has none or a constant one.
+        value0, value1: its parameters.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_inf_nan="strings")
+
+    function: Function
+    vector: Tensor | None = None
+    value0: float = 0.0
+    value1: float = 0.0
+
+    @property
+    def partner(self) -> Partner:
+        """Where its second operand comes from."""
+        if self.vector is not None:
+            return "vector"
+        return "value" if self.function in _BINARY else "none"
+
+
+_BINARY = get_args(Function)[1:10]  # add to prelu: those with a partner
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One operator with its epilogue: ``output = clip(op(data, weight) + bias)``.
+    """One operator with its epilogue: ``output = activations(clip(op(data, weight or other) + bias))``.
 
     Attributes:
         name: unique within the region.
-        origin: names of the front end's values that this step computes, in order, for reports.
+        data: the map that the operator reads.
+        weight: the kernel of a convolution, plain or transposed.
+        other: the partner of an elementwise operator: a second map, or one value a channel.
+        output: the map that it writes; from channel ``output_channel`` on, where several steps write one tensor.
         images: batch size; the program is made for one image.
+        bias, clip: of convolutions.
+        origin: names of the front end's values that this step computes, in order, for reports.
     """
 
     name: str
-    op: Conv2d
+    op: Annotated[Operator, Field(discriminator="kind")]
     data: Tensor
-    weight: Tensor
+    weight: Tensor | None
     output: Tensor
     images: int = 1
     bias: Tensor | None = None
     clip: Clip | None = None
+    other: Tensor | None = None
+    activations: tuple[Activation, ...] = ()
+    output_channel: int = 0
     origin: tuple[str, ...] = ()
 
     @property
+    def uses(self) -> tuple[tuple[Tensor, Role], ...]:
+        """The tensors that the step reads, with their roles: data, weight, bias, other, activations' vectors."""
+        other: Role = "vector" if isinstance(self.op, Elementwise) and self.op.partner == "vector" else "data"
+        found: list[tuple[Tensor | None, Role]] = [
+            (self.data, "data"),
+            (self.weight, "weight"),
+            (self.bias, "vector"),
+            (self.other, other),
+        ]
+        found += [(activation.vector, "vector") for activation in self.activations]
+        return tuple((tensor, role) for tensor, role in found if tensor is not None)
+
+    @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors that the step reads: data, weight, bias."""
-        return (self.data, self.weight) if self.bias is None else (self.data, self.weight, self.bias)
+        """The tensors that the step reads."""
+        return tuple(tensor for tensor, _ in self.uses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,15 @@ command is in) have finished.
 SRAM addresses run through the memories, one after the other, each starting at the next multiple of
 ``MEMORY_ALIGN_BYTES``; an operand lies within one memory. The SRAM peak is the sum over the memories of the highest
 byte that any operand reached. A map of ``b`` channel blocks takes
-``(b - 1)*block_bytes + round_up(rows, lines)*row_bytes`` bytes. The operands of a CONV are the input map and the
+``b*block_bytes`` bytes. The operands of a CONV are the input map and the
 weights (unless there are no input rows or columns, or no taps), the bias (with BIAS), the accumulators (always) and the
 output (with LAST); the latter two count with all rows of the output map.
 
 A feature map in SRAM is channel-blocked, ``[channel block][row][column][lane]``: element (c, r, w) lies at
 ``base + (c // lanes)*block_bytes + r*row_bytes + (w*lanes + c % lanes)*elem_bytes`` with ``lanes = channel_align``.
 Loads write zeros to the lanes past the last channel; compute commands leave them undefined. A bias and accumulators
-are maps of the accumulator's type: the bias has one row and column and no space between its blocks, the accumulators have as many
+are maps of the accumulator's type: the bias has one row and column and no space between its blocks, the accumulators
+have as many
 elements from block to block as the output map. Weights in SRAM are ``[output block][input block][kernel row]
 [kernel col][input channel of the block][lane]``, where only the last input block may be short, and the lanes past the
 last output channel are zeros; the input channels are those of one group.
@@ -37,6 +38,7 @@ MAGIC = 0x4D545253  # "SRTM"
 VERSION = 1
 CONSTANTS_ALIGN_BYTES = 64
 TENSOR_AXES = 5
+TABLE_ENTRY_BYTES = 8  # a position (i32; -1: no tap) and its weight (f32)
 MEMORY_ALIGN_BYTES = 4  # no element is larger, so that a memory of any size can be followed by another
 MEMORIES = 4  # SRAM memories at most: one pool or three buffers, and accumulators
 
@@ -78,7 +80,7 @@ class Layout(IntEnum):
     MAP = 0  # dims (channels, rows, cols, 1, 1); image i lies image_stride elements further on
     WEIGHTS = 1  # dims (groups, output channels of a group, input channels of a group, kernel rows, kernel cols)
     PACKED = 2  # dims as WEIGHTS, in the order that SRAM has them, without the lanes past the last channel; no strides
-    TABLE = 3  # dims (outputs, taps, 1, 1, 1) of (i32 position, f32 weight), one output after the other; no strides
+    TABLE = 3  # dims (outputs, taps, 1, 1, 1) of (i32 position or -1, f32 weight), output by output; no strides
 
 
 class Pooling(IntEnum):

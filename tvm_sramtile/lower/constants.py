@@ -9,7 +9,7 @@ from tvm_sramtile.ints import Range, cut
 
 
 def pack_weights(weights: NDArray[np.generic], lanes: int) -> bytes:
-    """OIHW weights in the table's order: [output block][input block][row][col][input channel][output channel].
+    """Weights (O, I, rows, cols) in the table's order: [output block][input block][row][col][input][output].
 
     Only real channels are stored: the last blocks may be short.
     """

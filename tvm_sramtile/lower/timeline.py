@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm_sramtile.ints import ceil_div
 from tvm_sramtile.ir import dtype_bytes
-from tvm_sramtile.isa import Command, Dtype, Program, Queue
-from tvm_sramtile.isa.table import CONV, LOAD_WEIGHTS
+from tvm_sramtile.isa import Command, Program, Queue
+from tvm_sramtile.isa.table import CONV, ELTWISE, LOAD_TABLE, LOAD_WEIGHTS, POOL, RESIZE, TABLE_ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Timeline:
 
 
 def timeline(program: Program, images: int = 1) -> Timeline:
-    """The timeline of a call with ``images`` images: affine in them, since each image starts when all before is done."""
+    """The timeline of a call with ``images`` images: affine in them, each starts when all before is done."""
     before, before_busy = _part(program, program.prologue)
     image, image_busy = _part(program, program.body)
     busy = [once + images * each for once, each in zip(before_busy, image_busy, strict=True)]
@@ -48,20 +49,21 @@ def _part(program: Program, commands: Sequence[Command]) -> tuple[int, list[int]
 
 def command_cycles(program: Program, command: Command) -> int:
     """The cost of one command, by the formulas of the instruction set's table."""
-    if command.opcode is CONV:
-        return _conv_cycles(program, command)
+    compute = _COMPUTE_CYCLES.get(command.opcode.code)
+    if compute is not None:
+        return compute(program, command)
     return program.dma_setup_cycles + ceil_div(dma_bytes(program, command), program.dma_bytes_per_cycle)
 
 
 def dma_bytes(program: Program, command: Command) -> int:
     """The DRAM bytes that a load or store moves: the real elements of its box."""
+    tensor = program.tensors[command["tensor"]]
+    if command.opcode is LOAD_TABLE:
+        return command["count"] * tensor.dims[1] * TABLE_ENTRY_BYTES
     extents: tuple[str, ...] = ("channels", "rows", "cols")
     if command.opcode is LOAD_WEIGHTS:
         extents = ("out_channels", "in_channels", "kernel_rows", "kernel_cols")
-    elems = 1
-    for extent in extents:
-        elems *= command[extent]
-    return elems * dtype_bytes(Dtype(program.tensors[command["tensor"]].dtype).name.lower())
+    return math.prod(command[extent] for extent in extents) * dtype_bytes(tensor.dtype.name.lower())
 
 
 def _conv_cycles(program: Program, command: Command) -> int:
@@ -70,5 +72,31 @@ def _conv_cycles(program: Program, command: Command) -> int:
     in_per_group, out_per_group = command["in_channels"] // groups, command["out_channels"] // groups
     by_group = groups * ceil_div(in_per_group, mac_in) * ceil_div(out_per_group, mac_out)
     by_lane = in_per_group * ceil_div(command["out_channels"], mac_out)
-    taps = command["kernel_rows"] * command["kernel_cols"]
+    taps = command["unit_rows"] * command["unit_cols"]
     return command["out_rows"] * command["out_cols"] * taps * min(by_group, by_lane)
+
+
+def _pool_cycles(program: Program, command: Command) -> int:
+    extents = ("out_rows", "out_cols", "kernel_rows", "kernel_cols")
+    return math.prod(command[extent] for extent in extents) * _channel_turns(program, command)
+
+
+def _resize_cycles(program: Program, command: Command) -> int:
+    extents = ("out_rows", "out_cols", "row_taps", "col_taps")
+    return math.prod(command[extent] for extent in extents) * _channel_turns(program, command)
+
+
+def _eltwise_cycles(program: Program, command: Command) -> int:
+    return command["rows"] * command["cols"] * _channel_turns(program, command)
+
+
+def _channel_turns(program: Program, command: Command) -> int:
+    return ceil_div(command["channels"], program.mac_array[1])
+
+
+_COMPUTE_CYCLES: dict[int, Callable[[Program, Command], int]] = {
+    CONV.code: _conv_cycles,
+    POOL.code: _pool_cycles,
+    RESIZE.code: _resize_cycles,
+    ELTWISE.code: _eltwise_cycles,
+}

@@ -1,7 +1,7 @@
 """From a region to a plan: what fits, where to cut, what it costs in DRAM traffic."""
 
 from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity, Term, Tile
-from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, Traffic
+from tvm_sramtile.plan.plan import Buffer, KernelPass, Plan, Span, StepPlan, Traffic
 from tvm_sramtile.plan.planner import plan_region
 from tvm_sramtile.plan.verdict import Verdict, judge
 
@@ -9,8 +9,9 @@ __all__ = [
     "Buffer",
     "Capacity",
     "Charge",
-    "Chunk",
+    "KernelPass",
     "Plan",
+    "Span",
     "SpecCapacity",
     "StepPlan",
     "Term",

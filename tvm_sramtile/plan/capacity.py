@@ -6,18 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ir import Step, dtype_bytes
+from tvm_sramtile.ints import round_up
+from tvm_sramtile.ir import Step, Tensor, dtype_bytes
+from tvm_sramtile.isa.table import TABLE_ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The part of a step on the chip at a time: rows and columns of its output, and of the input read for them."""
+    """The part of a step that is on the chip at a time.
+
+    Attributes:
+        out_rows, out_cols, out_channels: extents of the output.
+        in_rows, in_cols, in_channels: extents of the input that is read for them at a time; channels of all groups.
+        taps: kernel taps whose weights are resident at a time.
+    """
 
     out_rows: int
     out_cols: int
+    out_channels: int
     in_rows: int
     in_cols: int
+    in_channels: int
+    taps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ class Capacity(Protocol):
     def row_minimum(self) -> int: ...
 
     def charge(self, step: Step, tile: Tile) -> Charge:
-        """The bytes that must be resident for ``tile`` of ``step``, single-buffered."""
+        """The bytes resident for ``tile`` of ``step``, single-buffered. Terms "input" and "output" exist."""
         ...
 
 
@@ -87,8 +99,8 @@ class Capacity(Protocol):
 class SpecCapacity:
     """The rule of our accelerator.
 
-    Resident at once are the input chunk, all weights, the bias, the output chunk, and the accumulators: in the output's
-    place where both have one type and there is no accumulator buffer, else beside it.
+    Resident at once are the input chunk, the weights in flight, the bias and other vectors, the output chunk, and the
+    accumulators: in the output's place where both have one type and there is no accumulator buffer, else beside it.
     """
 
     spec: AcceleratorSpec
@@ -102,21 +114,45 @@ class SpecCapacity:
 
     def charge(self, step: Step, tile: Tile) -> Charge:
         """See ``Capacity.charge``; the footprint is formula (1)."""
-        layout, op = self.spec.layout, step.op
-        limits = {str(memory): size for memory, size in self.spec.memories.items()}
+        layout = self.spec.layout
         place = dict.fromkeys(("input", "weight", "output"), "pool")
         if self.spec.sram_bytes is None:
             place = {memory: memory for memory in place}
-        weight_elems = layout.blocks(op.out_channels) * layout.channel_align * step.weight.elems // op.out_channels
-        out_elem_bytes = dtype_bytes(step.output.dtype)
-        terms = [Term("weights", place["weight"], weight_elems * dtype_bytes(step.weight.dtype))]
-        if step.bias is not None:
-            bias_bytes = layout.footprint_bytes(1, 1, op.out_channels, dtype_bytes(step.bias.dtype))
-            terms.append(Term("bias", place["weight"], bias_bytes))
-        in_bytes = layout.footprint_bytes(tile.in_rows, tile.in_cols, op.in_channels, dtype_bytes(step.data.dtype))
-        out_bytes = layout.footprint_bytes(tile.out_rows, tile.out_cols, op.out_channels, out_elem_bytes)
+        elem_bytes = dtype_bytes(step.data.dtype)
+        in_bytes = layout.footprint_bytes(tile.in_rows, tile.in_cols, tile.in_channels, elem_bytes)
+        out_bytes = layout.footprint_bytes(
+            tile.out_rows, tile.out_cols, tile.out_channels, dtype_bytes(step.output.dtype)
+        )
+        terms = [Term(name, place["weight"], size) for name, size in self._small_terms(step, tile)]
         terms.append(Term("input", place["input"], in_bytes))
+        if isinstance(step.op, Elementwise) and step.op.partner == "map":
+            terms.append(Term("other", place["input"], in_bytes))
         terms.append(Term("output", place["output"], out_bytes))
-        if self.spec.accumulator_bytes is not None:
+        if self.spec.accumulator_bytes is not None and isinstance(step.op, Conv2d | Conv2dTranspose):
             terms.append(Term("accumulators", "accumulator", out_bytes))
-        return Charge(tuple(terms), limits)
+        return Charge(tuple(terms), {str(memory): size for memory, size in self.spec.memories.items()})
+
+    def _small_terms(self, step: Step, tile: Tile) -> list[tuple[str, int]]:
+        """Weights, tables and vectors: what lies in the weight buffer."""
+        lanes, op = self.spec.channel_align, step.op
+        terms = []
+        if step.weight is not None and isinstance(op, Conv2d | Conv2dTranspose):
+            per_group = min(tile.in_channels, op.in_channels_per_group)
+            elems = round_up(tile.out_channels, lanes) * per_group * tile.taps
+            terms.append(("weights", elems * dtype_bytes(step.weight.dtype)))
+        if isinstance(op, Resize2d):
+            terms.append(("row table", tile.out_rows * op.rows.taps * TABLE_ENTRY_BYTES))
+            terms.append(("col table", tile.out_cols * op.cols.taps * TABLE_ENTRY_BYTES))
+        for name, tensor in vectors(step):
+            size = self.spec.layout.footprint_bytes(1, 1, tile.out_channels, dtype_bytes(tensor.dtype))
+            terms.append((name, size))
+        return terms
+
+
+def vectors(step: Step) -> list[tuple[str, Tensor]]:
+    """The vectors of a step, one value a channel, by the names of their buffers."""
+    found = [("bias", step.bias)]
+    if isinstance(step.op, Elementwise) and step.op.partner == "vector":
+        found.append(("vector", step.other))
+    found += [(f"vector {index}", activation.vector) for index, activation in enumerate(step.activations)]
+    return [(name, tensor) for name, tensor in found if tensor is not None]

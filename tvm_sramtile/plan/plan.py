@@ -11,19 +11,42 @@ from tvm_sramtile.ints import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """One chunk by its marks in the whole maps: start and end rows.
+class Span:
+    """One chunk along one axis by its marks in the whole maps: start and end rows, or columns.
 
     Attributes:
-        out_rows: output rows that the chunk yields.
-        in_rows: input rows that it reads; empty when it lies wholly in padding.
-        pad_top, pad_bottom: padding rows that the operator adds to ``in_rows``.
+        out: output positions that the chunk yields.
+        read: input positions that it reads; empty when it lies wholly in padding.
+        before, after: what the operator adds to ``read`` on either side: padding, or of a transposed convolution the
+            crop of its full output (negative: positions without a contributor are added).
     """
 
-    out_rows: Range
-    in_rows: Range
-    pad_top: int
-    pad_bottom: int
+    out: Range
+    read: Range
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPass:
+    """The taps that one convolution command computes of each chunk.
+
+    Attributes:
+        row_phase, col_phase: indices into the operator's phases; always 0 for a plain convolution.
+        rows, cols: which of the phases' taps; empty where a phase has none.
+        unit: the unit kernel that computes them.
+    """
+
+    row_phase: int
+    col_phase: int
+    rows: Range
+    cols: Range
+    unit: tuple[int, int]
+
+    @property
+    def taps(self) -> int:
+        """Real taps."""
+        return len(self.rows) * len(self.cols)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +87,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """How one step is cut.
+    """How one step is cut: into the chunks ``channels`` x ``rows`` x ``cols``, executed in this order.
+
+    Each chunk is summed over ``in_channels`` and, for each of these, over ``passes``, before it is stored.
 
     Attributes:
         step: the step's name.
@@ -73,11 +98,14 @@ class StepPlan:
         footprint_bytes: formula (1) of the whole tested map.
         space_bytes: what the memory leaves for the tested map when the step is not cut, at least 0.
         chunk_footprint_bytes: formula (1) of the largest chunk of the tested map.
-        in_cols, pad_left: input columns that are read, and the padding columns left of them.
-        chunks: in order of execution.
+        rows, cols: the chunks along these axes.
+        channels: output channels of each chunk.
+        in_channels: input channels of a group that are summed over at a time.
+        passes: sub-kernels and phases of a convolution; none of other operators.
+        passes_resident: the weights of all passes are in SRAM at once, not one after the other.
+        once_per_call: weights and vectors are loaded once a call, not once an image.
         buffers: in order of address within each memory.
         traffic: DRAM bytes of one call with the step's batch.
-        weights_resident: weights and bias are loaded once a call, not once an image.
     """
 
     step: str
@@ -86,17 +114,25 @@ class StepPlan:
     footprint_bytes: int
     space_bytes: int
     chunk_footprint_bytes: int
-    in_cols: Range
-    pad_left: int
-    chunks: tuple[Chunk, ...]
+    rows: tuple[Span, ...]
+    cols: tuple[Span, ...]
+    channels: tuple[Range, ...]
+    in_channels: tuple[Range, ...]
+    passes: tuple[KernelPass, ...]
+    passes_resident: bool
+    once_per_call: bool
     buffers: tuple[Buffer, ...]
     traffic: Traffic
-    weights_resident: bool
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks of the output."""
+        return len(self.channels) * len(self.rows) * len(self.cols)
 
     @property
     def is_split(self) -> bool:
         """Whether there is more than one chunk."""
-        return len(self.chunks) > 1
+        return self.chunk_count > 1 or len(self.in_channels) > 1
 
     @property
     def reason(self) -> str:
@@ -134,7 +170,7 @@ class Plan:
     @property
     def chunk_count(self) -> int:
         """Chunks of all steps."""
-        return sum(len(step.chunks) for step in self.steps)
+        return sum(step.chunk_count for step in self.steps)
 
     def to_json(self) -> str:
         """JSON text that ``from_json`` reads back to an equal plan."""

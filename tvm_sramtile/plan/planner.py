@@ -1,15 +1,16 @@
-"""From steps to plans: chooses the strategy, sizes the buffers, counts the traffic."""
+"""From steps to plans: chooses the cut, sizes the buffers, counts the traffic."""
 
 from __future__ import annotations
 
 from tvm_sramtile.errors import UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ints import Range
-from tvm_sramtile.ir import Region, Step, dtype_bytes
+from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan.capacity import SpecCapacity
-from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, Traffic
-from tvm_sramtile.plan.seed import chunks_of, largest_tile, seed_chunks
+from tvm_sramtile.plan.capacity import Charge, SpecCapacity
+from tvm_sramtile.plan.cut import Cut, kernel_passes, tile_of, whole_cut
+from tvm_sramtile.plan.plan import Buffer, Plan, StepPlan
+from tvm_sramtile.plan.seed import seed_cut
+from tvm_sramtile.plan.traffic import loads_once_per_call, traffic_of
 from tvm_sramtile.plan.verdict import judge
 
 
@@ -20,21 +21,21 @@ def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan
         UnsupportedOp: the accelerator has no unit for a step.
         DoesNotFit: no cut of a step fits the SRAM.
     """
-    resident = len(region.steps) == 1
-    steps = tuple(_plan_step(step, spec, options, resident) for step in region.steps)
+    steps = tuple(_plan_step(step, spec, options, only_step=len(region.steps) == 1) for step in region.steps)
     return Plan(region.name, options.strategy, steps)
 
 
-def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, weights_resident: bool) -> StepPlan:
+def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool) -> StepPlan:
     verdict = judge(step, spec)
     if not verdict.ok:
         raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
     capacity = SpecCapacity(spec)
-    chunks = seed_chunks(step, capacity)
-    whole = capacity.charge(step, largest_tile(step, chunks_of(step, step.op.out_rows)))
-    charge = capacity.charge(step, largest_tile(step, chunks))
-    window = step.op.col_window(Range(0, step.op.out_cols))
+    passes = kernel_passes(step, spec.unit_kernels, options.kernel_split)
+    cut = seed_cut(step, capacity, spec.channel_align, passes)
+    whole = capacity.charge(step, tile_of(step, whole_cut(step, passes)))
+    charge = capacity.charge(step, tile_of(step, cut))
     tested = step.op.tested_map
+    once_per_call = loads_once_per_call(cut, only_step=only_step)
     return StepPlan(
         step=step.name,
         direction=step.op.direction,
@@ -42,39 +43,60 @@ def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, weights_resi
         footprint_bytes=whole.bytes_of(tested),
         space_bytes=max(0, whole.space_bytes(tested)),
         chunk_footprint_bytes=charge.bytes_of(tested),
-        in_cols=window.read,
-        pad_left=window.pad_before,
-        chunks=chunks,
-        buffers=_buffers(step, chunks, capacity, double=options.double_buffer and len(chunks) > 1),
-        traffic=_traffic(step, chunks, window.read, weights_resident),
-        weights_resident=weights_resident,
+        rows=cut.rows,
+        cols=cut.cols,
+        channels=cut.channels,
+        in_channels=cut.in_channels,
+        passes=cut.passes,
+        passes_resident=cut.passes_resident,
+        once_per_call=once_per_call,
+        buffers=_buffers(step, cut, charge, spec, double=options.double_buffer),
+        traffic=traffic_of(step, cut, once_per_call=once_per_call),
     )
 
 
-def _buffers(step: Step, chunks: tuple[Chunk, ...], capacity: SpecCapacity, *, double: bool) -> tuple[Buffer, ...]:
-    """One buffer a term; input and output twice where that still fits, the input first."""
-    charge = capacity.charge(step, largest_tile(step, chunks))
+def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec, *, double: bool) -> tuple[Buffer, ...]:
+    """One buffer a term; input and output twice where there are two to hold and that still fits, the input first.
+
+    A map's block has the extents of the largest chunk, so only the number of channel blocks differs between chunks. A
+    copy is as large as the largest chunk that it holds.
+    """
     free = {memory: limit - charge.used_bytes(memory) for memory, limit in charge.limits.items()}
     buffers = []
     for term in charge.terms:
         copies: tuple[int, ...] = (term.bytes,)
-        if double and term.name in ("input", "output"):
-            turns = (chunks[0::2], chunks[1::2])
-            sizes = tuple(capacity.charge(step, largest_tile(step, turn)).bytes_of(term.name) for turn in turns)
-            if sum(sizes) - term.bytes <= free[term.memory]:
-                free[term.memory] -= sum(sizes) - term.bytes
-                copies = sizes
+        blocks = _blocks(step, cut, spec, term.name)
+        if double and blocks and max(blocks) and len(blocks) > 1:
+            block_bytes = term.bytes // max(blocks)
+            copies = (max(blocks[0::2]) * block_bytes, max(blocks[1::2]) * block_bytes)
+            if sum(copies) - term.bytes > free[term.memory]:
+                copies = (term.bytes,)
+            free[term.memory] -= sum(copies) - term.bytes
         if sum(copies):
             buffers.append(Buffer(term.name, term.memory, copies))
     return tuple(buffers)
 
 
-def _traffic(step: Step, chunks: tuple[Chunk, ...], in_cols: Range, weights_resident: bool) -> Traffic:
-    in_rows = sum(len(chunk.in_rows) for chunk in chunks)
-    row_bytes = len(in_cols) * step.op.in_channels * dtype_bytes(step.data.dtype)
-    weights = step.weight.size_bytes + (step.bias.size_bytes if step.bias is not None else 0)
-    return Traffic(
-        input_bytes=step.images * in_rows * row_bytes,
-        weight_bytes=weights * (1 if weights_resident else step.images),
-        output_bytes=step.output.size_bytes,
-    )
+def _blocks(step: Step, cut: Cut, spec: AcceleratorSpec, name: str) -> list[int]:
+    """The channel blocks of what a map's buffer holds, one after the other; long repetitions are shortened."""
+    layout, op = spec.layout, step.op
+    blocks: list[int] = []
+    if name == "output":
+        for channels in cut.channels:
+            blocks += [layout.blocks(len(channels))] * _like(cut.spatial)
+    elif name in ("input", "other"):
+        loads = sum(1 for span in cut.rows if len(span.read)) * sum(1 for span in cut.cols if len(span.read))
+        previous = None
+        for channels in cut.channels:
+            source = op.in_channel_range(channels)
+            parts = cut.in_channels if len(cut.in_channels) > 1 else (source,)
+            if source == previous and cut.spatial == 1 and len(parts) == 1:
+                continue
+            previous = source
+            blocks += [layout.blocks(len(part)) for part in parts] * _like(loads)
+    return blocks
+
+
+def _like(repeats: int) -> int:
+    """Repetitions to look at in place of ``repeats``: of the same parity, so that all meet the same copies."""
+    return repeats if repeats <= 4 else 4 + repeats % 2

@@ -2,61 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from tvm_sramtile.errors import DoesNotFit
-from tvm_sramtile.ints import Range, ceil_div, cut, round_up
+from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Step
-from tvm_sramtile.plan.capacity import Capacity, Charge, Tile
-from tvm_sramtile.plan.plan import Chunk
+from tvm_sramtile.plan.capacity import Capacity, Charge
+from tvm_sramtile.plan.cut import (
+    Convolution,
+    Cut,
+    channel_cuts,
+    col_spans,
+    in_channel_cuts,
+    row_spans,
+    sizes,
+    tile_of,
+    whole_cut,
+)
+from tvm_sramtile.plan.plan import KernelPass
 
 
-def seed_chunks(step: Step, capacity: Capacity) -> tuple[Chunk, ...]:
-    """The first cut whose chunks all fit; raises ``DoesNotFit`` when the finest does not."""
-    previous = 0
-    for count in range(1, step.op.out_rows + 1):
-        rows = round_up(max(capacity.row_minimum, ceil_div(step.op.out_rows, count)), capacity.row_multiple)
-        if rows == previous:
+def seed_cut(step: Step, capacity: Capacity, lanes: int, passes: tuple[KernelPass, ...]) -> Cut:
+    """The first cut whose chunks all fit: rows; where one row is too much, columns; then channels.
+
+    Output channels are cut before input channels; the kernel passes take turns in SRAM only where nothing else helps.
+
+    Raises:
+        DoesNotFit: not even one row and column of one block of channels fits.
+    """
+    whole = whole_cut(step, passes)
+    finest = whole
+    for base in _channel_choices(step, whole, lanes):
+        finest = replace(base, rows=row_spans(step, capacity.row_minimum), cols=col_spans(step, 1))
+        if not capacity.charge(step, tile_of(step, finest)).fits:
             continue
-        previous = rows
-        chunks = chunks_of(step, rows)
-        charge = capacity.charge(step, largest_tile(step, chunks))
-        if charge.fits:
-            return chunks
-    raise DoesNotFit(_explain(step, capacity, charge, min(rows, step.op.out_rows)))
+        row = replace(base, rows=finest.rows)
+        if capacity.charge(step, tile_of(step, row)).fits:
+            return next(cut for cut in _row_choices(step, base, capacity) if _fits(step, cut, capacity))
+        return next(cut for cut in _col_choices(step, row) if _fits(step, cut, capacity))
+    raise DoesNotFit(explain(step, capacity, capacity.charge(step, tile_of(step, finest)), finest))
 
 
-def chunks_of(step: Step, rows: int) -> tuple[Chunk, ...]:
-    """Chunks of ``rows`` output rows each, the last one perhaps smaller, with the input rows they read."""
-    chunks = []
-    for out_rows in cut(step.op.out_rows, rows):
-        window = step.op.row_window(out_rows)
-        chunks.append(Chunk(out_rows, window.read, window.pad_before, window.pad_after))
-    return tuple(chunks)
+def _fits(step: Step, cut: Cut, capacity: Capacity) -> bool:
+    return capacity.charge(step, tile_of(step, cut)).fits
 
 
-def largest_tile(step: Step, chunks: tuple[Chunk, ...]) -> Tile:
-    """The extents that hold every chunk: buffers are made once, for the largest."""
-    in_cols = step.op.col_window(Range(0, step.op.out_cols)).read
-    return Tile(
-        out_rows=max(len(chunk.out_rows) for chunk in chunks),
-        out_cols=step.op.out_cols,
-        in_rows=max(len(chunk.in_rows) for chunk in chunks),
-        in_cols=len(in_cols),
-    )
+def _channel_choices(step: Step, whole: Cut, lanes: int) -> Iterator[Cut]:
+    for resident in (True, False) if len(whole.passes) > 1 else (True,):
+        for in_channels in in_channel_cuts(step, lanes):
+            for channels in channel_cuts(step, lanes):
+                if len(in_channels) == 1 or _in_one_group(step, channels):
+                    yield replace(whole, channels=channels, in_channels=in_channels, passes_resident=resident)
 
 
-def _explain(step: Step, capacity: Capacity, charge: Charge, rows: int) -> str:
+def _in_one_group(step: Step, channels: tuple[Range, ...]) -> bool:
+    return isinstance(step.op, Convolution) and all(len(step.op.groups_of(part)) == 1 for part in channels)
+
+
+def _row_choices(step: Step, base: Cut, capacity: Capacity) -> Iterator[Cut]:
+    for rows in sizes(step.op.out_rows, capacity.row_multiple, capacity.row_minimum):
+        yield replace(base, rows=row_spans(step, rows))
+
+
+def _col_choices(step: Step, base: Cut) -> Iterator[Cut]:
+    for cols in sizes(step.op.out_cols):
+        yield replace(base, cols=col_spans(step, cols))
+
+
+def explain(step: Step, capacity: Capacity, charge: Charge, cut: Cut) -> str:
     """The terms in bytes, the limits, the gaps, and what would help."""
-    height = "one output row" if rows == 1 else f"{rows} output rows"
+    tile = tile_of(step, cut)
+    rows = f"{tile.out_rows} row{'s' if tile.out_rows > 1 else ''}"
+    unit = f"{rows}, {tile.out_cols} column and {tile.out_channels} channels"
     faults, levers = [], []
     for memory in charge.overflowing:
         terms = " + ".join(f"{term.name} {term.bytes}" for term in charge.terms if term.memory == memory)
         used, limit = charge.used_bytes(memory), charge.limits[memory]
         faults.append(f"{terms} = {used} B in {memory}, {used - limit} B more than its {limit} B")
         levers.append(f"{'sram' if memory == 'pool' else memory}_bytes of at least {used}")
-    if step.op.out_channels > 1 or step.op.in_cols > 1:
-        levers.append("fewer columns or channels in the op")
     shape = "x".join(str(extent) for extent in step.data.shape)
     return (
-        f"{step.op.kind} {step.name} ({shape}): {height} does not fit {capacity.name}: {'; '.join(faults)}. "
-        f"What would help: {', or '.join(levers)}"
+        f"{step.op.kind} {step.name} ({shape}): not even {unit} of output fit {capacity.name}: {'; '.join(faults)}. "
+        f"What would help: {', '.join(levers)}"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Pool2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Step
 
@@ -19,17 +20,14 @@ class Verdict:
 
 
 def judge(step: Step, spec: AcceleratorSpec) -> Verdict:
-    """Whether ``spec`` has the units for ``step``: kernel, dtypes, extents."""
+    """Whether ``spec`` has the units for ``step``: dtypes and extents."""
     op = step.op
     for tensor in (*step.inputs, step.output):
         if tensor.dtype not in _DTYPES:
             return Verdict(False, f"dtype {tensor.dtype} of {tensor.name}: the accelerator takes {', '.join(_DTYPES)}")
-    if op.kernel not in spec.unit_kernels:
-        units = ", ".join(f"{rows}x{cols}" for rows, cols in spec.unit_kernels)
-        kernel = f"{op.kernel[0]}x{op.kernel[1]}"
-        return Verdict(False, f"kernel {kernel} is no unit kernel of {spec.name}: units are {units}")
     if 0 in step.output.shape or 0 in step.data.shape:
         return Verdict(False, f"shape {step.data.shape} -> {step.output.shape}: nothing to compute")
-    if max(max(t.elems for t in (*step.inputs, step.output)), *op.padding) >= 2**31:
+    padding = op.padding if isinstance(op, Conv2d | Conv2dTranspose | Pool2d) else ()
+    if max(*(t.elems for t in (*step.inputs, step.output)), *padding) >= 2**31:
         return Verdict(False, "a tensor of 2**31 elements or more: beyond the width of the program's fields")
     return Verdict(True)

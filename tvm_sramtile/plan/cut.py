@@ -1,0 +1,130 @@
+"""Ways to cut a step: candidates along each axis, and the extents that a cut needs on the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import lcm
+
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Phase, SubKernel, best_split, seed_split
+from tvm_sramtile.ints import Range, ceil_div, cut, round_up
+from tvm_sramtile.ir import Step
+from tvm_sramtile.plan.capacity import Tile
+from tvm_sramtile.plan.plan import KernelPass, Span
+
+Convolution = Conv2d | Conv2dTranspose
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A step cut along its axes; see ``StepPlan`` for the meaning."""
+
+    rows: tuple[Span, ...]
+    cols: tuple[Span, ...]
+    channels: tuple[Range, ...]
+    in_channels: tuple[Range, ...]
+    passes: tuple[KernelPass, ...]
+    passes_resident: bool = True
+
+    @property
+    def spatial(self) -> int:
+        """Chunks of one range of channels."""
+        return len(self.rows) * len(self.cols)
+
+
+def whole_cut(step: Step, passes: tuple[KernelPass, ...]) -> Cut:
+    """The step in one piece."""
+    op = step.op
+    per_group = op.in_channels_per_group if isinstance(op, Convolution) else op.in_channels
+    return Cut(
+        rows=row_spans(step, op.out_rows),
+        cols=col_spans(step, op.out_cols),
+        channels=(Range(0, op.out_channels),),
+        in_channels=(Range(0, per_group),),
+        passes=passes,
+    )
+
+
+def row_spans(step: Step, rows: int) -> tuple[Span, ...]:
+    """Chunks of ``rows`` output rows each, the last one perhaps smaller."""
+    windows = ((out, step.op.row_window(out)) for out in cut(step.op.out_rows, rows))
+    return tuple(Span(out, window.read, window.pad_before, window.pad_after) for out, window in windows)
+
+
+def col_spans(step: Step, cols: int) -> tuple[Span, ...]:
+    """Chunks of ``cols`` output columns each, the last one perhaps smaller."""
+    windows = ((out, step.op.col_window(out)) for out in cut(step.op.out_cols, cols))
+    return tuple(Span(out, window.read, window.pad_before, window.pad_after) for out, window in windows)
+
+
+def sizes(extent: int, multiple: int = 1, minimum: int = 1) -> Iterator[int]:
+    """Chunk sizes from the whole extent down, each once: that of 1 chunk, of 2, of 3, and so on."""
+    size = max(minimum, round_up(extent, multiple))
+    yield size
+    while size > max(multiple, minimum):
+        count = ceil_div(extent, size - multiple)  # the next count that makes a smaller chunk
+        size = max(minimum, round_up(ceil_div(extent, count), multiple))
+        yield size
+
+
+def channel_cuts(step: Step, lanes: int) -> Iterator[tuple[Range, ...]]:
+    """Cuts of the output channels, from none to the finest: channel blocks, or whole groups, or parts of groups."""
+    op = step.op
+    if not isinstance(op, Convolution) or op.groups == 1:
+        yield from (cut(op.out_channels, size) for size in sizes(op.out_channels, lanes, lanes))
+        return
+    group = op.out_channels_per_group
+    for multiple in dict.fromkeys((lcm(lanes, group), group)):
+        yield from (cut(op.out_channels, size) for size in sizes(op.out_channels, multiple, multiple))
+    for size in sizes(group, lanes, lanes):
+        if size < group:
+            starts = range(0, op.out_channels, group)
+            yield tuple(Range(at + part.start, at + part.stop) for at in starts for part in cut(group, size))
+
+
+def in_channel_cuts(step: Step, lanes: int) -> Iterator[tuple[Range, ...]]:
+    """Cuts of a group's input channels, from none to the finest; only convolutions sum over channels."""
+    op = step.op
+    if not isinstance(op, Convolution):
+        yield (Range(0, op.in_channels),)
+        return
+    yield from (cut(op.in_channels_per_group, size) for size in sizes(op.in_channels_per_group, lanes, lanes))
+
+
+def kernel_passes(step: Step, units: tuple[tuple[int, int], ...], split: str) -> tuple[KernelPass, ...]:
+    """The sub-kernels of each phase, in the order of execution; ``split`` is "seed" or "best"."""
+    op = step.op
+    if not isinstance(op, Convolution):
+        return ()
+    choose = seed_split if split == "seed" else best_split
+    passes = []
+    for row_index, row in enumerate(op.row_phases):
+        for col_index, col in enumerate(op.col_phases):
+            if not _in_use(row, op.out_rows) or not _in_use(col, op.out_cols):
+                continue
+            kernel = (len(row.taps), len(col.taps))
+            parts = choose(kernel, units) if all(kernel) else (SubKernel(Range(0, 0), Range(0, 0), (1, 1)),)
+            passes += [KernelPass(row_index, col_index, part.rows, part.cols, part.unit) for part in parts]
+    return tuple(passes)
+
+
+def _in_use(phase: Phase, extent: int) -> bool:
+    return len(phase.outputs(Range(0, extent))) > 0
+
+
+def tile_of(step: Step, cut_: Cut) -> Tile:
+    """The extents that hold every chunk: buffers are made once, for the largest."""
+    op = step.op
+    in_channels = max(len(op.in_channel_range(channels)) for channels in cut_.channels)
+    if len(cut_.in_channels) > 1:
+        in_channels = max(len(part) for part in cut_.in_channels)
+    taps = [kernel_pass.taps for kernel_pass in cut_.passes]
+    return Tile(
+        out_rows=max(len(span.out) for span in cut_.rows),
+        out_cols=max(len(span.out) for span in cut_.cols),
+        out_channels=max(len(channels) for channels in cut_.channels),
+        in_rows=max(len(span.read) for span in cut_.rows),
+        in_cols=max(len(span.read) for span in cut_.cols),
+        in_channels=in_channels,
+        taps=sum(taps) if cut_.passes_resident else max(taps, default=0),
+    )
