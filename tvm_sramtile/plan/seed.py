@@ -46,17 +46,18 @@ def largest_tile(step: Step, chunks: tuple[Chunk, ...]) -> Tile:
 
 def _explain(step: Step, capacity: Capacity, charge: Charge, rows: int) -> str:
     """The terms in bytes, the limits, the gaps, and what would help."""
-    height = "one output row" if rows == 1 else f"{rows} output rows"
+    height = "one output row does" if rows == 1 else f"{rows} output rows do"
     faults, levers = [], []
     for memory in charge.overflowing:
-        terms = " + ".join(f"{term.name} {term.bytes}" for term in charge.terms if term.memory == memory)
+        terms = [f"{term.name} {term.bytes}" for term in charge.terms if term.memory == memory]
         used, limit = charge.used_bytes(memory), charge.limits[memory]
-        faults.append(f"{terms} = {used} B in {memory}, {used - limit} B more than its {limit} B")
+        total = f" = {used}" if len(terms) > 1 else ""
+        faults.append(f"{' + '.join(terms)}{total} B in {memory}, {used - limit} B more than its {limit} B")
         levers.append(f"{'sram' if memory == 'pool' else memory}_bytes of at least {used}")
     if step.op.out_channels > 1 or step.op.in_cols > 1:
         levers.append("fewer columns or channels in the op")
     shape = "x".join(str(extent) for extent in step.data.shape)
     return (
-        f"{step.op.kind} {step.name} ({shape}): {height} does not fit {capacity.name}: {'; '.join(faults)}. "
+        f"{step.op.kind} {step.name} ({shape}): {height} not fit {capacity.name}: {'; '.join(faults)}. "
         f"What would help: {', or '.join(levers)}"
     )
