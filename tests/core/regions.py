@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -124,8 +125,8 @@ def region_case(
 def mutants(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every way to change one thing in frozen data: (what was changed, the changed value).
 
-    Numbers by 1 up and down; truths turned; texts made longer; of a tuple each item changed, dropped, or put twice, and
-    two neighbours exchanged.
+    Numbers by 1 up and down; truths turned; enumerations to each other member; texts made longer; of a tuple each item
+    changed, dropped, or put twice, and two neighbours exchanged.
     """
     if is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
@@ -146,6 +147,8 @@ def mutants(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
                 yield f"{path}: exchange {index}", exchanged
     elif isinstance(value, bool):
         yield path, not value
+    elif isinstance(value, IntEnum):
+        yield from ((path, other) for other in type(value) if other is not value)
     elif isinstance(value, int | float):
         yield from ((path, other) for other in (value - 1, value + 1) if other != value)
         if value in (float("inf"), float("-inf")):
