@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
 
 from tvm_sramtile.errors import ModelError
 from tvm_sramtile.relax.batch_norm import fold_batch_norm
 from tvm_sramtile.relax.limits import name_limits
+from tvm_sramtile.relax.literals import fold_constants
 from tvm_sramtile.relax.regions import ModuleEdit
 from tvm_sramtile.relax.walk import plain_functions
 
@@ -28,7 +28,7 @@ def prepare(mod: tvm.IRModule, params: Params | None = None) -> tvm.IRModule:
         ModelError: ``params`` has a name that no function has.
     """
     mod = _bind(mod, params or {})
-    mod = _fold_constants(mod)
+    mod = fold_constants(mod)
     mod = name_limits(mod)
     edit = ModuleEdit(mod)
     for var, function in plain_functions(mod):
@@ -60,14 +60,3 @@ def _bind(mod: tvm.IRModule, params: Params) -> tvm.IRModule:
 
 def _tensor(value: Any) -> Any:
     return tvm.runtime.tensor(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
-
-
-def _fold_constants(mod: tvm.IRModule) -> tvm.IRModule:
-    """TVM's constant folding, but for the bodies of functions that are not to be touched."""
-    folded = relax.transform.FoldConstant()(mod)
-    edit = ModuleEdit(mod)
-    for var, function in plain_functions(mod):
-        new = folded[var.name_hint]
-        if not new.same_as(function):
-            edit.replace(var, new)
-    return edit.result()
