@@ -188,13 +188,13 @@ def test_what_fits_is_one_chunk(sram_bytes: int) -> None:
     assert heights(plan) == [8]
     assert not plan.is_split
     assert plan.used_bytes("pool") == A19_BYTES
-    assert plan.reason == f"fits: input map 1024 <= {sram_bytes - A19_BYTES + 1024} B"
+    assert plan.reason == f"input map 1,024 B fits {sram_bytes - A19_BYTES + 1024:,} B"
 
 
 def test_a_byte_less_than_the_footprint_is_a_split() -> None:
     plan = planned(A19, SPEC.replace(sram_bytes=A19_BYTES - 1))
     assert heights(plan) == [4, 4]
-    assert plan.reason == "overflow: input map 1024 > 1023 B"
+    assert plan.reason == "input map 1,024 B > 1,023 B left for it"
     assert (plan.direction, plan.tested_map) == ("output-to-input", "input")
     assert (plan.footprint_bytes, plan.space_bytes, plan.chunk_footprint_bytes) == (1024, 1023, 5 * 128)
 
@@ -203,7 +203,7 @@ def test_a_map_that_fits_beside_an_output_that_does_not() -> None:
     spec = SPEC.replace(sram_bytes=None, input_bytes=1024, weight_bytes=576, output_bytes=1023)
     plan = planned(A19, spec)
     assert heights(plan) == [4, 4]
-    assert plan.reason == "overflow: input map 1024 B fits, but not what lies beside it"
+    assert plan.reason == "input map 1,024 B fits, but not what lies beside it"
 
 
 def test_a_bias_counts_as_one_row_of_lines() -> None:
