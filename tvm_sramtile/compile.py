@@ -68,5 +68,5 @@ def compile_region(
         plan = plan_region(region, spec, options)
     check_plan(region, plan, spec)
     program = lower(region, plan, spec, constants)
-    check_program(region, plan, program, values=constants is not None)
+    check_program(region, plan, program, spec, values=constants is not None)
     return Compiled(region, plan, program)

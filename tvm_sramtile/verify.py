@@ -52,8 +52,8 @@ class RegionResult:
     """One region: its executions on the same inputs, and the predictions against the counters.
 
     Attributes:
-        max_abs_diff: the largest difference between any two of the original op under TVM, the chunked subgraph under TVM
-            (where the region is split and the subgraph was asked for), and the accelerator.
+        max_abs_diff: the largest difference between any two of the original op under TVM, the chunked subgraph under
+            TVM (where the region is split and the subgraph was asked for), and the accelerator.
         executions: how many of the three were compared; for a region of one chunk the first two are the same graph.
     """
 
@@ -118,6 +118,8 @@ def verify(
         mod: the untouched network.
         inputs: arrays by input name.
         output_names: what to call the outputs, in order.
+        spec: the accelerator.
+        options: how to compile.
         chunked: run the chunked subgraphs under TVM as well.
         progress: told what starts.
     """
@@ -137,9 +139,7 @@ def verify(
         names = {item.region.name for item in compiled if item.plan.chunk_count > len(item.plan.steps)}
         split = frontend.run_regions(partitioned, {n: feeds[n] for n in feeds if n in names}, chunked=True)
     constants = frontend.constants(partitioned)
-    results = tuple(
-        _region_result(item, run.regions[item.region.name], whole, split, constants) for item in compiled
-    )
+    results = tuple(_region_result(item, run.regions[item.region.name], whole, split, constants) for item in compiled)
     outputs = _output_results(output_names, expected, run, [item.region for item in compiled])
     diffs = {result.name: result.max_abs_diff for result in results}
     report = network_report(spec.name, compiled, host_lines(frontend.host_ops(partitioned)), diffs)
@@ -175,8 +175,12 @@ def _region_result(
 def _output_results(
     names: Sequence[str], expected: Sequence[Array], run: NetworkRun, regions: Sequence[Region]
 ) -> tuple[OutputResult, ...]:
-    length = sum(_reduction_length(region) for region in regions)
-    factor = _CONFIDENCE * math.sqrt(length) * _UNIT_ROUNDOFF
+    """Compare the network's outputs.
+
+    Each step adds its own rounding errors, of relative size ``sqrt(n) * u`` (see ``region_tolerance``), to those of the
+    steps before it; in the worst chain they add up.
+    """
+    factor = _CONFIDENCE * _UNIT_ROUNDOFF * sum(math.sqrt(_reduction_length(region)) for region in regions)
     return tuple(
         OutputResult(name, max_abs_diff(ours, theirs), factor * _magnitude(theirs))
         for name, ours, theirs in zip(names, run.outputs, expected, strict=True)

@@ -8,9 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_sramtile.engine import run
+from tvm_sramtile.errors import EngineError
 from tvm_sramtile.ints import ceil_div, round_up
-from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, TensorRecord, Traffic
-from tvm_sramtile.isa.table import CONV, CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, LOAD, LOAD_WEIGHTS, STORE
+from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, TensorRecord, Traffic, decode, encode
+from tvm_sramtile.isa.code import record_struct
+from tvm_sramtile.isa.table import (
+    COMMAND,
+    CONV,
+    CONV_BIAS,
+    CONV_CLIP,
+    CONV_FIRST,
+    CONV_LAST,
+    HEADER,
+    LOAD,
+    LOAD_WEIGHTS,
+    OPCODES,
+    STORE,
+    TENSOR,
+    Field,
+)
 
 Array = NDArray[np.float32]
 ELEM_BYTES = 4
@@ -108,7 +125,9 @@ class Sram:
         return start
 
 
-def argument(index: int, traffic: Traffic, layout: Layout, dims: tuple[int, ...], per_image: bool = False) -> TensorRecord:
+def argument(
+    index: int, traffic: Traffic, layout: Layout, dims: tuple[int, ...], per_image: bool = False
+) -> TensorRecord:
     return TensorRecord(
         Place.ARGUMENT, traffic, Dtype.FLOAT32, layout, per_image, (dims[0], dims[1], dims[2], dims[3]), index
     )
@@ -194,9 +213,8 @@ def conv_program(
 ) -> Program:
     """Load everything, convolve, store. Arguments: the map, the weights of each pass, the bias (if any), the output.
 
-    Args:
-        passes: convolutions whose sums add up, each with weights of its own.
-        in_place: the output lies where the accumulators do.
+    ``passes`` convolutions, each with weights of its own, add up; with ``in_place`` the output lies where the
+    accumulators do, as it always does with one pass.
     """
     ipg = op.ipg
     dims = (op.outs, ipg, *op.kernel)
@@ -211,8 +229,8 @@ def conv_program(
     x = sram.take(chip.map_bytes(op.channels, op.rows, op.cols))
     w = [sram.take(chip.weight_bytes(op.outs, ipg, op.kernel[0] * op.kernel[1])) for _ in range(passes)]
     out_bytes = chip.map_bytes(op.outs, op.out_rows, op.out_cols)
-    sums = sram.take(out_bytes) if passes > 1 else 0
-    y = sums if in_place and passes > 1 else sram.take(out_bytes)
+    sums = sram.take(out_bytes)
+    y = sums if in_place or passes == 1 else sram.take(out_bytes)
     prologue = [load_weights(1 + index, dims, w[index]) for index in range(passes)]
     b = 0
     if bias:
@@ -253,3 +271,97 @@ def conv_program(
         prologue=tuple(prologue),
         body=tuple(body),
     )
+
+
+def patched(code: bytes, record: str, **fields: float) -> bytes:
+    """The program with some fields of one record ("header", "tensor 2", "prologue 0", "body 1") overwritten."""
+    kind, _, index = record.partition(" ")
+    offset, layout = _place_of(code, kind, int(index or 0))
+    values = list(record_struct(layout).unpack_from(code, offset))
+    names = [field.name for field in layout]
+    for name, value in fields.items():
+        place = names.index(name)
+        values[place] = value if layout[place].type == "f32" else int(value)
+    changed = bytearray(code)
+    record_struct(layout).pack_into(changed, offset, *values)
+    return bytes(changed)
+
+
+def _place_of(code: bytes, kind: str, index: int) -> tuple[int, tuple[Field, ...]]:
+    """Where a record starts, and its fields; of a damaged program too, if its counts and opcodes are whole."""
+    head = record_struct(HEADER)
+    header = dict(zip((field.name for field in HEADER), head.unpack_from(code), strict=True))
+    if kind == "header":
+        return 0, HEADER
+    tensor_bytes = record_struct(TENSOR).size
+    if kind == "tensor":
+        return head.size + index * tensor_bytes, TENSOR
+    offset = head.size + header["tensor_count"] * tensor_bytes
+    for _ in range(index + (header["prologue_commands"] if kind == "body" else 0)):
+        offset += record_struct(COMMAND + OPCODES[code[offset]].fields).size
+    return offset, COMMAND + OPCODES[code[offset]].fields
+
+
+_EXTREMES = (0, 1, 2, 3, 4, 16, 64, 255, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1, 2**63 - 1, 2**64 - 1)
+
+
+def run_damaged(seed: int, count: int) -> tuple[int, int]:
+    """Run programs with random damage; returns how many were refused and how many ran."""
+    rng = np.random.default_rng(seed)
+    bases = [
+        conv_program(Chip(lanes), op, bias=True, clip=(0.0, 6.0), passes=2)
+        for lanes in (1, 4, 8, 16)
+        for op in (Conv(8, 5, 6, 8), Conv(12, 6, 15, 12, groups=12), Conv(6, 4, 4, 10, groups=2))
+    ]
+    refused = 0
+    for _ in range(count):
+        base = bases[rng.integers(len(bases))]
+        code = _damaged(rng, encode(base))
+        arrays = [np.ones(4096, np.float32) for _ in range(base.argument_count)]
+        try:
+            run(code, arrays, int(rng.integers(0, 3)))
+        except (EngineError, ValueError):
+            refused += 1
+    return refused, count - refused
+
+
+def _damaged(rng: np.random.Generator, code: bytes) -> bytes:
+    kind = rng.integers(10)
+    if kind == 0:
+        return rng.bytes(int(rng.integers(0, 2 * len(code))))
+    changed = bytearray(code)
+    if kind < 4:
+        for _ in range(int(rng.integers(1, 4))):
+            changed[rng.integers(len(changed))] ^= 1 << rng.integers(8)
+        return bytes(changed)
+    # One field after another, near its value or far from it: most of these get past the first checks.
+    program = decode(code)
+    records = [("header", HEADER), *((f"tensor {index}", TENSOR) for index in range(len(program.tensors)))]
+    for part, commands in (("prologue", program.prologue), ("body", program.body)):
+        records += [(f"{part} {index}", COMMAND + command.opcode.fields) for index, command in enumerate(commands)]
+    record, fields = records[rng.integers(len(records))]
+    damaged = code
+    for _ in range(int(rng.integers(1, 3))):
+        field = fields[rng.integers(len(fields))]
+        if field.name in ("opcode", "magic", "version", "tensor_count", "prologue_commands", "body_commands"):
+            continue
+        offset, layout = _place_of(code, *_split(record))
+        old = record_struct(layout).unpack_from(damaged, offset)[layout.index(field)]
+        new = _other_value(rng, field, old)
+        damaged = patched(damaged, record, **{field.name: new})
+    return damaged
+
+
+def _split(record: str) -> tuple[str, int]:
+    kind, _, index = record.partition(" ")
+    return kind, int(index or 0)
+
+
+def _other_value(rng: np.random.Generator, field: Field, old: float) -> float:
+    if field.type == "f32":
+        return float(rng.choice([0.0, -1.0, np.inf, -np.inf, np.nan, 1e30]))
+    near = int(old) + int(rng.integers(-3, 4)) * int(rng.choice([1, 1, 4, 16]))
+    value = near if rng.integers(3) else int(_EXTREMES[rng.integers(len(_EXTREMES))])
+    bits = {"u8": 8, "u16": 16, "u32": 32, "u64": 64, "i32": 32}[field.type]
+    value %= 2**bits
+    return value - 2**bits if field.type == "i32" and value >= 2 ** (bits - 1) else value

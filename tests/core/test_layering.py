@@ -38,6 +38,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FIRST_WITH_TVM = RANK["frontend"]
+# Renderers for the terminal, which only the command line imports.
+WITH_TERMINAL = {"report": {"rich"}}
 BASE_INSTALL = {"numpy", "pydantic", *sys.stdlib_module_names}
 
 
@@ -90,7 +92,7 @@ def _problem(layer: str, target: str, package: Path) -> str | None:
 
 
 def _foreign_problem(layer: str, root: str) -> str | None:
-    if root in BASE_INSTALL or FIRST_WITH_TVM <= RANK[layer] < RANK["__init__"]:
+    if root in BASE_INSTALL | WITH_TERMINAL.get(layer, set()) or FIRST_WITH_TVM <= RANK[layer] < RANK["__init__"]:
         return None
     return f"{layer} imports {root}, which the base install does not bring"
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_sramtile.errors import CheckFailed
+from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.isa import OPCODES, Command, Dtype, Program, Traffic
 from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, MEMORY_ALIGN_BYTES
@@ -29,12 +30,6 @@ Ends = NDArray[np.int64]
 
 _NAMES = {code: tuple(field.name for field in opcode.fields) for code, opcode in OPCODES.items()}
 _ELEM_BYTES = 4  # of float32, the only type so far
-_MEMORIES = {
-    1: ("pool",),
-    2: ("pool", "accumulator"),
-    3: ("input", "weight", "output"),
-    4: ("input", "weight", "output", "accumulator"),
-}  # by how many a chip has
 _BOX = (
     "out_channel",
     "out_channels",
@@ -47,8 +42,8 @@ _BOX = (
 )
 
 
-def check_program(region: Region, plan: Plan, program: Program, *, values: bool = True) -> None:
-    """Prove that ``program`` computes ``region`` by ``plan``, however its queues run between its waits.
+def check_program(region: Region, plan: Plan, program: Program, spec: AcceleratorSpec, *, values: bool = True) -> None:
+    """Prove that ``program`` computes ``region`` by ``plan`` on ``spec``, however its queues run between its waits.
 
     With ``values``, the constants' bytes must be the values that the region names; not so in a program that is only
     counted.
@@ -59,11 +54,10 @@ def check_program(region: Region, plan: Plan, program: Program, *, values: bool 
     names = [step.step for step in plan.steps]
     if names != [step.name for step in region.steps]:
         raise CheckFailed(f"program of {region.name}: its plan has the steps {names}")
-    if len(program.memories) not in _MEMORIES:
-        raise CheckFailed(
-            f"program of {region.name}: {len(program.memories)} memories, 1 to {len(_MEMORIES)} are possible"
-        )
-    _Run(region, plan, program, TensorCheck(region, program, values=values)).run()
+    for name, value in Program.chip(spec).items():
+        if getattr(program, name) != value:
+            raise CheckFailed(f"program of {region.name}: {name} is {getattr(program, name)}, of {spec.name} {value}")
+    _Run(region, plan, program, TensorCheck(region, program, values=values), tuple(spec.memories)).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +140,10 @@ class _StepRun:
 
 
 class _Run:
-    def __init__(self, region: Region, plan: Plan, program: Program, tensors: TensorCheck) -> None:
-        self.region, self.plan, self.program, self.tensors = region, plan, program, tensors
+    def __init__(
+        self, region: Region, plan: Plan, program: Program, tensors: TensorCheck, memories: Sequence[str]
+    ) -> None:
+        self.region, self.plan, self.program, self.tensors, self.memories = region, plan, program, tensors, memories
         self.steps = [_StepRun(index, step, plan) for index, step in enumerate(region.steps)]
         self.sram: Space[_Held] = Space("SRAM bytes")
         self.dram: dict[str, Space[_Held]] = {
@@ -368,7 +364,7 @@ class _Run:
         for (start, stop), held in self.lasting.items():
             if any(cell.value is not held for cell in self.sram.over(start, stop)):
                 raise CheckFailed(f"{where}: body overwrites {held.role} {held.name}, which the next image needs")
-        for memory, reached in zip(_MEMORIES[len(self.reached)], self.reached, strict=True):
+        for memory, reached in zip(self.memories, self.reached, strict=True):
             planned_bytes = max(step.used_bytes(memory) for step in self.plan.steps)
             if reached != planned_bytes:
                 raise CheckFailed(f"{where}: it uses {reached} B of memory {memory}, its plan {planned_bytes}")

@@ -138,10 +138,10 @@ class StepPlan:
     def reason(self) -> str:
         """Why the step was cut, or that it was not, with the numbers."""
         if not self.is_split:
-            return f"fits: {self.tested_map} map {self.footprint_bytes} <= {self.space_bytes} B"
+            return f"{self.tested_map} map {self.footprint_bytes:,} B fits {self.space_bytes:,} B"
         if self.footprint_bytes > self.space_bytes:
-            return f"overflow: {self.tested_map} map {self.footprint_bytes} > {self.space_bytes} B"
-        return f"overflow: {self.tested_map} map {self.footprint_bytes} B fits, but not what lies beside it"
+            return f"{self.tested_map} map {self.footprint_bytes:,} B > {self.space_bytes:,} B left for it"
+        return f"{self.tested_map} map {self.footprint_bytes:,} B fits, but not what lies beside it"
 
     def used_bytes(self, memory: str) -> int:
         """Bytes that the buffers take in one memory."""

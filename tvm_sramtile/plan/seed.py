@@ -77,12 +77,13 @@ def explain(step: Step, capacity: Capacity, charge: Charge, cut: Cut) -> str:
     unit = f"{rows}, {tile.out_cols} column and {tile.out_channels} channels"
     faults, levers = [], []
     for memory in charge.overflowing:
-        terms = " + ".join(f"{term.name} {term.bytes}" for term in charge.terms if term.memory == memory)
+        terms = [f"{term.name} {term.bytes}" for term in charge.terms if term.memory == memory]
         used, limit = charge.used_bytes(memory), charge.limits[memory]
-        faults.append(f"{terms} = {used} B in {memory}, {used - limit} B more than its {limit} B")
+        total = f" = {used}" if len(terms) > 1 else ""
+        faults.append(f"{' + '.join(terms)}{total} B in {memory}, {used - limit} B more than its {limit} B")
         levers.append(f"{'sram' if memory == 'pool' else memory}_bytes of at least {used}")
     shape = "x".join(str(extent) for extent in step.data.shape)
     return (
         f"{step.op.kind} {step.name} ({shape}): not even {unit} of output fit {capacity.name}: {'; '.join(faults)}. "
-        f"What would help: {', '.join(levers)}"
+        f"What would help: {', or '.join(levers)}"
     )

@@ -52,6 +52,3 @@ def _drop_remains() -> tvm.transform.Pass:
 
 def _is_region(function: Any) -> bool:
     return isinstance(function, relax.Function) and bool(function.attrs) and function.attrs.get("Codegen") == CODEGEN
-
-
-register()

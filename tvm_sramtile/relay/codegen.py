@@ -11,11 +11,15 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from tvm_sramtile.attributes import CODEGEN, RegionAttributes
+from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.engine.native import ENGINE_SOURCES, engine_object, region_object
-from tvm_sramtile.relay.module import RegionEntry, region_module
-
-COMPILER = "sramtile"
-"""The value of a region function's ``Compiler`` attribute."""
+from tvm_sramtile.ir import Tensor, digest_of
+from tvm_sramtile.isa.table import COUNTERS
+from tvm_sramtile.relay.body import check_function
+from tvm_sramtile.relay.functions import read_attributes
+from tvm_sramtile.relay.graph import post_order
+from tvm_sramtile.relay.module import RegionEntry, TensorType, region_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +33,50 @@ class CompiledRegion:
 RegionCompiler = Callable[[relay.Function], CompiledRegion]
 
 
-def register(compile_region: RegionCompiler, sources: Path = ENGINE_SOURCES) -> None:
+def compile_function(function: relay.Function) -> CompiledRegion:
+    """The program of a region function, from its attributes; its body is checked first.
+
+    Raises:
+        CheckFailed: attributes, body or plan are damaged.
+    """
+    name = str(function.attrs["global_symbol"])
+    attributes = read_attributes(name, function)
+    region = attributes.region
+    entry = RegionEntry(name, region.images, _types(region.inputs), _types(region.outputs), len(COUNTERS))
+    return CompiledRegion(entry, compiled(name, function, attributes).code)
+
+
+def compiled(name: str, function: relay.Function, attributes: RegionAttributes) -> Compiled:
+    """Region, plan and program of a region function whose attributes have been read."""
+    check_function(name, function, attributes)
+    return compile_region(
+        attributes.region, attributes.spec, attributes.options, constants_of(function), attributes.plan
+    )
+
+
+def constants_of(function: relay.Function) -> dict[str, Any]:
+    """The constants of a function's body by their digests."""
+    values = (node.data.numpy() for node in post_order(function.body) if isinstance(node, relay.Constant))
+    return {digest_of(value): value for value in values}
+
+
+def _types(tensors: tuple[Tensor, ...]) -> tuple[TensorType, ...]:
+    return tuple(TensorType(tensor.shape, tensor.dtype) for tensor in tensors)
+
+
+def register(region_compiler: RegionCompiler = compile_function, sources: Path = ENGINE_SOURCES) -> None:
     """Register the back end in this process; a second call replaces the first.
 
     Args:
-        compile_region: from a region function to its program.
+        region_compiler: from a region function to its program.
         sources: the engine's C sources.
     """
 
     def generate(function: relay.Function) -> Any:
-        return build_region(compile_region(function), sources)
+        return build_region(region_compiler(function), sources)
 
-    tvm.register_func(f"relay.ext.{COMPILER}", generate, override=True)
-    tvm.register_func(f"relay.ext.{COMPILER}.constant_updater", _no_constants, override=True)
+    tvm.register_func(f"relay.ext.{CODEGEN}", generate, override=True)
+    tvm.register_func(f"relay.ext.{CODEGEN}.constant_updater", _no_constants, override=True)
 
 
 def build_region(region: CompiledRegion, sources: Path = ENGINE_SOURCES) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +18,11 @@ def console(*, stderr: bool = False) -> Console:
     """A console that keeps its tables whole where the output is no terminal."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=_PIPED_COLUMNS)
+
+
+def new_table(title: str | None = None) -> Table:
+    """A table in the house style: one rule below the header."""
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
 
 
 def render(report: NetworkReport) -> RenderableType:
@@ -39,7 +45,7 @@ def totals(report: NetworkReport) -> str:
 
 
 def _steps_table(steps: tuple[StepReport, ...]) -> Table:
-    table = Table(title="On the accelerator", title_justify="left", header_style="bold", pad_edge=False)
+    table = new_table("On the accelerator")
     for name in ("step", "op", "shape", "direction", "map tested, why cut", "chunks (output<input rows)"):
         table.add_column(name, overflow="fold", ratio=None)
     for name in ("footprint", "SRAM peak", "DRAM bytes", "cycles", "max diff"):
@@ -63,7 +69,7 @@ def marks(chunks: tuple[Chunk, ...]) -> str:
 
 def host_table(groups: tuple[HostGroup, ...]) -> Table:
     """What stays on the host and why."""
-    table = Table(title="On the host", title_justify="left", header_style="bold", pad_edge=False)
+    table = new_table("On the host")
     table.add_column("op", no_wrap=True)
     table.add_column("count", justify="right")
     table.add_column("MACs", justify="right")

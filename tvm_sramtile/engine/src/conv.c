@@ -32,13 +32,24 @@ static void flatten(struct sramtile_conv_job* job) {
   job->out_rows = 1;
 }
 
+/* A chunk wholly in padding has no input and no weights: their fields were not checked and must not be used. */
+static void leave_out_input(struct sramtile_conv_job* job) {
+  job->input = job->output;
+  job->weights = job->output;
+  job->in_block = 0;
+  job->in_row = 0;
+  job->ipg = 1;
+  job->kernel_rows = 1;
+  job->kernel_cols = 1;
+}
+
 static float* at(uint8_t* sram, uint32_t address) { return (float*)(void*)(sram + address); }
 
 void sramtile_conv(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_conv* command) {
   const int last = (command->flags & SRAMTILE_CONV_LAST) != 0;
   const int64_t one_row = (int64_t)sramtile_row_bytes(chip, 1);
   struct sramtile_conv_job job = {
-      .input = at(sram, command->in_rows > 0 ? command->input : 0),
+      .input = at(sram, command->input),
       .weights = at(sram, command->weights),
       .bias = command->flags & SRAMTILE_CONV_BIAS ? at(sram, command->bias) : NULL,
       .start = command->flags & SRAMTILE_CONV_FIRST ? NULL : at(sram, command->accumulators),
@@ -68,6 +79,7 @@ void sramtile_conv(const struct sramtile_header* chip, uint8_t* sram, const stru
       .pad_top = command->pad_top,
       .pad_left = command->pad_left,
   };
+  if (job.in_rows == 0) leave_out_input(&job);
   flatten(&job);
   run(&job);
 }

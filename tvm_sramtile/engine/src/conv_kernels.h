@@ -5,6 +5,7 @@
  *   KERNELS         name of the function that runs a job
  *   MAX_COLS        widest tile: so many columns by two vectors must fit the registers
  *   EACH_WIDTH(X)   X(1) ... X(MAX_COLS)
+ *   VECTOR_MAX, VECTOR_MIN   optional, the processor's own
  *
  * A strip is VL output channels of one channel block. A tile is up to MAX_COLS neighbouring columns of one output row,
  * of one strip or two; its sums stay in registers from the first tap to the epilogue.
@@ -27,7 +28,8 @@ typedef float sram_vec __attribute__((vector_size(VL * 4), aligned(4), may_alias
 struct tile {
   int64_t row, col;                   /* of the output */
   int64_t first_tap_row, end_tap_row; /* the kernel rows that meet the input map */
-  int64_t channel;                    /* first input channel of the group */
+  const float* input;                 /* the channel block that holds the group's first input channel */
+  int64_t input_lane;                 /* that channel's lane */
   const float* weights[2];
   const float* bias[2];
   int64_t out[2];              /* the strip's place in an output map */
@@ -88,45 +90,60 @@ ALWAYS_INLINE void start_sums(vec* sums, const int cols, const int strips, const
   }
 }
 
-ALWAYS_INLINE vec limited(vec sum, float low, float high) {
-#if VL == 1
-  const float at_least = sum < low ? low : sum; /* a NaN compares false and stays */
+/* Limits that a NaN passes unchanged. */
+ALWAYS_INLINE vec limited(vec sum, vec low, vec high) {
+#if defined(VECTOR_MAX) /* the second operand is the result when one is a NaN */
+  return VECTOR_MIN(high, VECTOR_MAX(low, sum));
+#elif VL == 1
+  const float at_least = sum < low ? low : sum;
   return at_least > high ? high : at_least;
 #else
-  const vec zeros = {0};
-  const mask lows = (mask)(low + zeros);
-  const mask highs = (mask)(high + zeros);
-  const mask below = sum < (vec)lows; /* false for a NaN, which stays one */
-  const mask at_least = (lows & below) | ((mask)sum & ~below);
-  const mask above = (vec)at_least > (vec)highs;
-  return (vec)((highs & above) | (at_least & ~above));
+  const mask below = sum < low;
+  const mask at_least = ((mask)low & below) | ((mask)sum & ~below);
+  const mask above = (vec)at_least > high;
+  return (vec)(((mask)high & above) | (at_least & ~above));
 #endif
 }
 
 /* Strips that several groups share are written lane by lane. */
-NEVER_INLINE void write_lanes(float* to, vec sum, int64_t first, int64_t end) {
-  float lanes[VL];
-  store(lanes, sum);
-  for (int64_t lane = first; lane < end; lane++) to[lane] = lanes[lane];
+NEVER_INLINE void write_lanes(float* to, const vec* sums, int cols, int64_t step, int64_t first, int64_t end) {
+  for (int col = 0; col < cols; col++) {
+    float lanes[VL];
+    store(lanes, sums[col]);
+    for (int64_t lane = first; lane < end; lane++) to[col * step + lane] = lanes[lane];
+  }
 }
 
-ALWAYS_INLINE void write_sums(const vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
+/* The epilogue. Each of its steps goes over all sums, so that none has a branch among the registers. */
+ALWAYS_INLINE void write_sums(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
                               const struct tile* tile) {
-  const int whole = tile->first_lane == 0 && tile->end_lane == VL;
-  for (int strip = 0; strip < strips; strip++) {
-    float* const to = job->output + tile->out[strip] + tile->col * job->lanes;
-#pragma GCC unroll 16
-    for (int col = 0; col < cols; col++) {
-      vec sum = sums[strip * cols + col];
-      if (tile->bias[strip] != NULL) sum += load(tile->bias[strip]);
-      if (job->clip) sum = limited(sum, job->clip_low, job->clip_high);
-      if (whole) {
-        store(to + col * job->lanes, sum);
-      } else {
-        write_lanes(to + col * job->lanes, sum, tile->first_lane, tile->end_lane);
-      }
-    }
+  const int64_t lanes = job->lanes;
+  if (job->bias != NULL) {
+    const vec first = load(tile->bias[0]);
+    const vec second = load(tile->bias[strips - 1]);
+#pragma GCC unroll 32
+    for (int index = 0; index < strips * cols; index++) sums[index] += index < cols ? first : second;
   }
+  if (job->clip) {
+    const vec zeros = {0};
+    const vec low = job->clip_low + zeros;
+    const vec high = job->clip_high + zeros;
+#pragma GCC unroll 32
+    for (int index = 0; index < strips * cols; index++) sums[index] = limited(sums[index], low, high);
+  }
+  float* const to = job->output + tile->out[0] + tile->col * lanes;
+  float* const second_to = job->output + tile->out[strips - 1] + tile->col * lanes;
+  if (tile->first_lane == 0 && tile->end_lane == VL) {
+#pragma GCC unroll 32
+    for (int col = 0; col < cols; col++) store(to + col * lanes, sums[col]);
+#pragma GCC unroll 32
+    for (int col = 0; col < cols && strips > 1; col++) store(second_to + col * lanes, sums[cols + col]);
+    return;
+  }
+  vec spilled[2 * MAX_COLS];
+#pragma GCC unroll 32
+  for (int index = 0; index < strips * cols; index++) spilled[index] = sums[index];
+  write_lanes(to, spilled, cols, lanes, tile->first_lane, tile->end_lane); /* such a strip has no second */
 }
 
 /* Which columns of a tile a tap meets: [from, to), and the input column of the first of them. */
@@ -141,6 +158,22 @@ ALWAYS_INLINE struct reach reach_of(const struct sramtile_conv_job* job, int64_t
   for (; reach.in_col < 0 && reach.from < cols; reach.in_col += job->stride_cols) reach.from++;
   for (; last >= job->in_cols && reach.to > 0; last -= job->stride_cols) reach.to--;
   return reach;
+}
+
+/* The kernel columns that some column of a tile meets within the map. */
+struct taps {
+  int64_t first, end;
+};
+
+ALWAYS_INLINE struct taps taps_of(const struct sramtile_conv_job* job, int64_t left, const int cols) {
+  struct taps taps = {0, job->kernel_cols};
+  const int64_t width = (cols - 1) * job->stride_cols;
+  /* The divisions are for the borders only. */
+  if (left + width < 0) taps.first = least_multiple(-left - width, job->dilation_cols);
+  if (left + (job->kernel_cols - 1) * job->dilation_cols >= job->in_cols) {
+    taps.end = least_multiple(job->in_cols - left, job->dilation_cols);
+  }
+  return taps;
 }
 
 /* One tap of a tile for `count` input channels. Columns whose input lies outside the map are skipped. */
@@ -175,21 +208,20 @@ ALWAYS_INLINE void dense_tile(const struct sramtile_conv_job* job, const struct 
   const int64_t lanes = job->lanes;
   const int64_t taps = job->kernel_rows * job->kernel_cols;
   const int64_t left = tile->col * job->stride_cols - job->pad_left;
-  const int64_t first_tap = least_multiple(-left - (cols - 1) * job->stride_cols, job->dilation_cols);
-  const int64_t end_tap = least(least_multiple(job->in_cols - left, job->dilation_cols), job->kernel_cols);
+  const struct taps range = taps_of(job, left, cols);
   vec sums[2 * MAX_COLS];
   start_sums(sums, cols, strips, job, tile);
-  int64_t lane = tile->channel % lanes;
-  const float* block = job->input + tile->channel / lanes * job->in_block;
+  int64_t lane = tile->input_lane;
+  int64_t in_weights = 0; /* input channels done of the current block of weights */
+  const float* block = tile->input;
   for (int64_t done = 0; done < job->ipg;) {
-    const int64_t in_weights = done % lanes;
     const int64_t row_weights = least(job->ipg - done + in_weights, lanes); /* input channels of this weight block */
     const int64_t count = least(row_weights - in_weights, lanes - lane);
     const int64_t past = ((done - in_weights) * taps + in_weights) * lanes;
     for (int64_t row = tile->first_tap_row; row < tile->end_tap_row; row++) {
       const int64_t in_row = tile->row * job->stride_rows + row * job->dilation_rows - job->pad_top;
       const float* const x = block + in_row * job->in_row + lane;
-      for (int64_t col = first_tap; col < end_tap; col++) {
+      for (int64_t col = range.first; col < range.end; col++) {
         const int64_t weight = past + (row * job->kernel_cols + col) * row_weights * lanes;
         tap(sums, cols, strips, job, left + col * job->dilation_cols, x, tile->weights[0] + weight,
             tile->weights[strips - 1] + weight, count);
@@ -201,30 +233,63 @@ ALWAYS_INLINE void dense_tile(const struct sramtile_conv_job* job, const struct 
       lane = 0;
       block += job->in_block;
     }
+    in_weights = in_weights + count == lanes ? 0 : in_weights + count;
   }
   write_sums(sums, cols, strips, job, tile);
+}
+
+/* sums += x * w, lane by lane, for the columns [from, to). */
+ALWAYS_INLINE void multiply_lanes(vec* sums, const int from, const int to, const float* x, const int64_t step, vec w) {
+#pragma GCC unroll 16
+  for (int col = from; col < to; col += 2) {
+    sums[col] += w * load(x);
+    if (col + 1 < to) sums[col + 1] += w * load(x + step);
+    if (col + 2 < to) x += 2 * step;
+    /* Keep it one running pointer: the compiler would rather compute all addresses beforehand, and run out of registers. */
+    __asm__("" : "+r"(x));
+  }
+}
+
+NEVER_INLINE void multiply_some_lanes(vec* sums, int from, int to, const float* x, int64_t step, const vec* w) {
+  for (int col = from; col < to; col++) sums[col] += *w * load(x + (col - from) * step);
+}
+
+ALWAYS_INLINE void depthwise_tap(vec* sums, const int cols, const struct sramtile_conv_job* job, int64_t in_col,
+                                 const float* row, vec w) {
+  const int64_t step = job->stride_cols * job->lanes;
+  if (in_col >= 0 && in_col + (cols - 1) * job->stride_cols < job->in_cols) {
+    multiply_lanes(sums, 0, cols, row + in_col * job->lanes, step, w);
+    return;
+  }
+  const struct reach reach = reach_of(job, in_col, cols);
+  const float* const x = row + reach.in_col * job->lanes;
+  if (cols > 1 && reach.from == 1 && reach.to == cols) {
+    multiply_lanes(sums, 1, cols, x, step, w);
+  } else if (cols > 1 && reach.from == 0 && reach.to == cols - 1) {
+    multiply_lanes(sums, 0, cols - 1, x, step, w);
+  } else {
+    vec spilled[MAX_COLS];
+#pragma GCC unroll 16
+    for (int col = 0; col < cols; col++) spilled[col] = sums[col];
+    multiply_some_lanes(spilled, reach.from, reach.to, x, step, &w);
+#pragma GCC unroll 16
+    for (int col = 0; col < cols; col++) sums[col] = spilled[col];
+  }
 }
 
 /* One input channel for each output channel: lane by lane. */
 ALWAYS_INLINE void depthwise_tile(const struct sramtile_conv_job* job, const struct tile* tile, const int cols) {
   const int64_t lanes = job->lanes;
-  const int64_t step = job->stride_cols * lanes;
   const int64_t left = tile->col * job->stride_cols - job->pad_left;
-  const int64_t first_tap = least_multiple(-left - (cols - 1) * job->stride_cols, job->dilation_cols);
-  const int64_t end_tap = least(least_multiple(job->in_cols - left, job->dilation_cols), job->kernel_cols);
-  const float* const block = job->input + tile->channel / lanes * job->in_block + tile->channel % lanes;
+  const struct taps range = taps_of(job, left, cols);
+  const float* const block = tile->input + tile->input_lane;
   vec sums[2 * MAX_COLS];
   start_sums(sums, cols, 1, job, tile);
   for (int64_t row = tile->first_tap_row; row < tile->end_tap_row; row++) {
     const int64_t in_row = tile->row * job->stride_rows + row * job->dilation_rows - job->pad_top;
-    for (int64_t col = first_tap; col < end_tap; col++) {
-      const vec w = load(tile->weights[0] + (row * job->kernel_cols + col) * lanes);
-      const struct reach reach = reach_of(job, left + col * job->dilation_cols, cols);
-      const float* const x = block + in_row * job->in_row + reach.in_col * lanes;
-#pragma GCC unroll 16
-      for (int at = 0; at < cols; at++) {
-        if (at >= reach.from && at < reach.to) sums[at] += w * load(x + (at - reach.from) * step);
-      }
+    for (int64_t col = range.first; col < range.end; col++) {
+      depthwise_tap(sums, cols, job, left + col * job->dilation_cols, block + in_row * job->in_row,
+                    load(tile->weights[0] + (row * job->kernel_cols + col) * lanes));
     }
   }
   write_sums(sums, cols, 1, job, tile);
@@ -281,6 +346,11 @@ static void place_strip(const struct sramtile_conv_job* job, struct tile* tile, 
   tile->out[index] = block * job->out_block + lane;
 }
 
+static void place_input(const struct sramtile_conv_job* job, struct tile* tile, int64_t channel) {
+  tile->input = job->input + channel / job->lanes * job->in_block;
+  tile->input_lane = channel % job->lanes;
+}
+
 /* A strip that one group or several share; returns how many strips it has done (two of one group go together). */
 static int run_dense(const struct sramtile_conv_job* job, struct tile* tile, int64_t channel) {
   const int64_t channels = job->groups * job->opg;
@@ -289,7 +359,7 @@ static int run_dense(const struct sramtile_conv_job* job, struct tile* tile, int
   const int pair = channel + VL < channels && (least(channel + 2 * VL, channels) - 1) / job->opg == first_group;
   for (int64_t group = first_group; group * job->opg < end; group++) {
     const int64_t after = (group + 1) * job->opg;
-    tile->channel = group * job->ipg;
+    place_input(job, tile, group * job->ipg);
     tile->first_lane = group == first_group ? 0 : group * job->opg - channel;
     tile->end_lane = after >= channels ? VL : least(after - channel, VL); /* past the last channel: anything */
     place_strip(job, tile, 0, channel);
@@ -303,7 +373,7 @@ void KERNELS(const struct sramtile_conv_job* job) {
   struct tile tile = {.first_lane = 0, .end_lane = VL};
   for (int64_t channel = 0; channel < job->groups * job->opg;) {
     if (job->ipg == 1 && job->opg == 1) {
-      tile.channel = channel;
+      place_input(job, &tile, channel);
       place_strip(job, &tile, 0, channel);
       run_strips(job, &tile, DEPTHWISE_TILES, 1);
       channel += VL;

@@ -31,22 +31,22 @@ void sramtile_blocked_from_planes(float* blocked, const void* planes, int64_t pl
                                   int64_t lanes) {
   sram_float* const to = (sram_float*)blocked;
   const dram_float* const from = planes;
-  const int64_t fast_channels = channels & ~INT64_C(3);
+  const int64_t fast_lanes = lanes & ~INT64_C(3);
   const int64_t fast_length = length & ~INT64_C(3);
   for (int64_t position = 0; position < fast_length; position += 4) {
-    for (int64_t channel = 0; channel < fast_channels; channel += 4) {
-      four rows[4];
-      for (int64_t i = 0; i < 4; i++) rows[i] = *(const dram_four*)(from + (channel + i) * plane + position);
+    for (int64_t lane = 0; lane < fast_lanes; lane += 4) {
+      four rows[4] = {{0}};
+      for (int64_t i = 0; i < 4; i++) {
+        if (lane + i < channels) rows[i] = *(const dram_four*)(from + (lane + i) * plane + position);
+      }
       transpose(rows);
-      for (int64_t i = 0; i < 4; i++) *(sram_four*)(to + (position + i) * lanes + channel) = rows[i];
+      for (int64_t i = 0; i < 4; i++) *(sram_four*)(to + (position + i) * lanes + lane) = rows[i];
     }
   }
   for (int64_t position = 0; position < length; position++) {
-    const int64_t first = position < fast_length ? fast_channels : 0;
-    for (int64_t channel = first; channel < channels; channel++) {
-      to[position * lanes + channel] = from[channel * plane + position];
+    for (int64_t lane = position < fast_length ? fast_lanes : 0; lane < lanes; lane++) {
+      to[position * lanes + lane] = lane < channels ? from[lane * plane + position] : 0.0f;
     }
-    for (int64_t lane = channels; lane < lanes; lane++) to[position * lanes + lane] = 0.0f;
   }
 }
 

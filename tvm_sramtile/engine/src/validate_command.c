@@ -138,13 +138,12 @@ static int32_t check_conv_extents(const struct sramtile_conv* conv, const struct
   return SRAMTILE_OK;
 }
 
-/* The written operands come first: none of them may meet any other, but the output may be the accumulators. */
+/* The written operands, accumulators and output, come first: none of them may meet any other, but the output may be the accumulators. */
 static int32_t check_overlap(const struct sramtile_program* program, const union sramtile_any_command* command,
                              const struct sramtile_fault* at) {
   struct sramtile_operand operands[SRAMTILE_MAX_OPERANDS];
   const int count = sramtile_operands(&program->header, command, operands);
-  const uint8_t flags = command->common.flags;
-  const int written = (flags & SRAMTILE_CONV_LAST) && !(flags & SRAMTILE_CONV_FIRST) ? 2 : 1;
+  const int written = command->common.flags & SRAMTILE_CONV_LAST ? 2 : 1;
   for (int one = 0; one < written; one++) {
     for (int other = one + 1; other < count; other++) {
       const struct sramtile_operand* const a = &operands[one];

@@ -1,0 +1,426 @@
+"""The seed's strategy: how many chunks, what fits, what does not, and plans as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from core.regions import SPEC, region_case
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tvm_sramtile.errors import CheckFailed, DoesNotFit, UnsupportedOp
+from tvm_sramtile.geometry import Conv2d
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ints import Range
+from tvm_sramtile.ir import Region, Step
+from tvm_sramtile.options import Options
+from tvm_sramtile.plan import Buffer, Charge, Plan, SpecCapacity, StepPlan, Tile, plan_region
+from tvm_sramtile.plan.check import check_plan
+from tvm_sramtile.plan.seed import seed_chunks
+
+SINGLE = Options(double_buffer=False)
+
+
+def region(op: Conv2d, *, images: int = 1, bias: bool = False) -> Region:
+    return region_case(op, images=images, bias=bias).region
+
+
+def planned(op: Conv2d, spec: AcceleratorSpec, options: Options = SINGLE, **kinds: Any) -> StepPlan:
+    """The plan of one step, proven."""
+    made = region(op, **kinds)
+    plan = plan_region(made, spec, options)
+    check_plan(made, plan, spec)
+    return plan.steps[0]
+
+
+def heights(plan: StepPlan) -> list[int]:
+    return [len(chunk.out_rows) for chunk in plan.chunks]
+
+
+# The count of chunks by the text of the method: formulas (1) and (2) and a loop.
+
+
+def footprint(rows: int, cols: int, channels: int, spec: AcceleratorSpec) -> int:
+    """Formula (1), float32."""
+    lines, align = spec.lines, spec.channel_align
+    return (rows + lines - 1) // lines * lines * cols * ((channels + align - 1) // align) * align * 4
+
+
+def rows_read(op: Conv2d, start: int, stop: int) -> int:
+    """Formula (2): from the first row that is read to the last, within the map."""
+    rows = [
+        row * op.strides[0] + tap * op.dilation[0] - op.padding[0]
+        for row in range(start, stop)
+        for tap in range(op.kernel[0])
+    ]
+    rows = [row for row in rows if 0 <= row < op.in_rows]
+    return max(rows) - min(rows) + 1 if rows else 0
+
+
+def seed_count(op: Conv2d, spec: AcceleratorSpec) -> int | None:
+    """Chunks in one pool without bias, cutting finer until all fit; None where one row does not."""
+    weights = footprint(1, 1, op.out_channels, spec) // 4 // spec.lines * 4
+    weights *= op.in_channels // op.groups * op.kernel[0] * op.kernel[1]
+    for parts in range(1, op.out_rows + 1):
+        height = -(-op.out_rows // parts)
+        starts = range(0, op.out_rows, height)
+        most = max(rows_read(op, start, min(start + height, op.out_rows)) for start in starts)
+        cols = region_cols(op)
+        need = footprint(most, cols, op.in_channels, spec) + footprint(height, op.out_cols, op.out_channels, spec)
+        if weights + need <= (spec.sram_bytes or 0):
+            return len(starts)
+    return None
+
+
+def region_cols(op: Conv2d) -> int:
+    turned = replace(
+        op,
+        in_rows=op.in_cols,
+        kernel=op.kernel[::-1],
+        strides=op.strides[::-1],
+        dilation=op.dilation[::-1],
+        padding=(op.padding[1], 0, op.padding[3], 0),
+    )
+    return rows_read(turned, 0, op.out_cols)
+
+
+@st.composite
+def ops(draw: st.DrawFn) -> Conv2d:
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    kernel = draw(st.sampled_from([(1, 1), (3, 3)]))
+    op = Conv2d(
+        groups * draw(st.integers(1, 6)),
+        draw(st.integers(1, 24)),
+        draw(st.integers(1, 9)),
+        groups * draw(st.integers(1, 6)),
+        kernel,
+        draw(st.tuples(st.integers(1, 4), st.integers(1, 4))),
+        draw(st.tuples(*[st.integers(0, 5)] * 4)),
+        draw(st.tuples(st.integers(1, 4), st.integers(1, 3))),
+        groups,
+    )
+    assume(op.out_rows > 0 and op.out_cols > 0)
+    return op
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(ops(), st.integers(1, 3), st.integers(300, 12000))
+def test_the_count_of_chunks_is_that_of_the_formulas(op: Conv2d, lines: int, sram_bytes: int) -> None:
+    spec = SPEC.replace(lines=lines, sram_bytes=sram_bytes)
+    count = seed_count(op, spec)
+    if count is None:
+        with pytest.raises(DoesNotFit):
+            planned(op, spec)
+    else:
+        plan = planned(op, spec)
+        assert len(plan.chunks) == count
+        assert len({*heights(plan)[:-1]}) <= 1
+        assert heights(plan)[-1] <= heights(plan)[0]
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(ops(), st.sampled_from(["pool", "buffers"]), st.booleans(), st.integers(300, 9000), st.integers(1, 3))
+def test_double_buffering_changes_no_chunk(op: Conv2d, kind: str, own: bool, size: int, lines: int) -> None:
+    spec = SPEC.replace(sram_bytes=size, lines=lines)
+    if kind == "buffers":
+        spec = spec.replace(sram_bytes=None, input_bytes=size, weight_bytes=2 * size, output_bytes=size)
+    spec = spec.replace(accumulator_bytes=size) if own else spec
+    try:
+        single = planned(op, spec)
+    except DoesNotFit:
+        with pytest.raises(DoesNotFit):
+            planned(op, spec, Options())
+        return
+    double = planned(op, spec, Options())
+    assert double.chunks == single.chunks
+    assert double.traffic == single.traffic
+    assert all(len(buffer.copies) == 1 for buffer in single.buffers)
+    if not single.is_split:
+        assert double == single
+    for memory, limit in spec.memories.items():
+        assert double.used_bytes(memory) <= limit
+
+
+def test_double_buffers_are_taken_where_they_fit_the_input_first() -> None:
+    op = Conv2d(4, 16, 8, 4, (1, 1))  # a row is 128 B in and 128 B out; weights are 64 B
+    two_rows = 64 + 2 * 128 + 2 * 128
+
+    def copies(sram_bytes: int) -> dict[str, tuple[int, ...]]:
+        plan = planned(op, SPEC.replace(sram_bytes=sram_bytes), Options())
+        assert heights(plan) == [2] * 8
+        return {buffer.name: buffer.copies for buffer in plan.buffers}
+
+    assert copies(two_rows) == {"weights": (64,), "input": (256,), "output": (256,)}
+    assert copies(two_rows + 255) == copies(two_rows)
+    # With more the chunks would be larger, unless the height that fits next is far off.
+    tall = Conv2d(4, 2, 8, 4, (1, 1))
+    spec = SPEC.replace(sram_bytes=64 + 2 * 256 - 1)
+    plan = planned(tall, spec, Options())
+    assert heights(plan) == [1, 1]
+    assert plan.buffers == (
+        Buffer("weights", "pool", (64,)),
+        Buffer("input", "pool", (128, 128)),
+        Buffer("output", "pool", (128,)),
+    )
+
+
+def test_a_second_copy_is_as_large_as_the_chunks_that_use_it() -> None:
+    op = Conv2d(4, 5, 8, 4, (3, 3), padding=(1, 1, 1, 1))
+    spec = SPEC.replace(sram_bytes=None, input_bytes=128 * 9, weight_bytes=4096, output_bytes=128 * 4)
+    plan = planned(op, spec, Options())
+    assert [(len(chunk.in_rows), len(chunk.out_rows)) for chunk in plan.chunks] == [(4, 3), (3, 2)]
+    assert plan.buffers[1:] == (Buffer("input", "input", (4 * 128, 3 * 128)), Buffer("output", "output", (3 * 128,)))
+
+
+# Case A19: fits exactly, and with a byte less does not.
+
+A19 = Conv2d(4, 8, 8, 4, (3, 3), padding=(1, 1, 1, 1))
+A19_BYTES = 4 * 4 * 9 * 4 + 2 * (8 * 8 * 4 * 4)
+
+
+@pytest.mark.parametrize("sram_bytes", [1 << 20, A19_BYTES + 1, A19_BYTES])
+def test_what_fits_is_one_chunk(sram_bytes: int) -> None:
+    plan = planned(A19, SPEC.replace(sram_bytes=sram_bytes), Options())
+    assert heights(plan) == [8]
+    assert not plan.is_split
+    assert plan.used_bytes("pool") == A19_BYTES
+    assert plan.reason == f"input map 1,024 B fits {sram_bytes - A19_BYTES + 1024:,} B"
+
+
+def test_a_byte_less_than_the_footprint_is_a_split() -> None:
+    plan = planned(A19, SPEC.replace(sram_bytes=A19_BYTES - 1))
+    assert heights(plan) == [4, 4]
+    assert plan.reason == "input map 1,024 B > 1,023 B left for it"
+    assert (plan.direction, plan.tested_map) == ("output-to-input", "input")
+    assert (plan.footprint_bytes, plan.space_bytes, plan.chunk_footprint_bytes) == (1024, 1023, 5 * 128)
+
+
+def test_a_map_that_fits_beside_an_output_that_does_not() -> None:
+    spec = SPEC.replace(sram_bytes=None, input_bytes=1024, weight_bytes=576, output_bytes=1023)
+    plan = planned(A19, spec)
+    assert heights(plan) == [4, 4]
+    assert plan.reason == "input map 1,024 B fits, but not what lies beside it"
+
+
+def test_a_bias_counts_as_one_row_of_lines() -> None:
+    spec = SPEC.replace(lines=4, sram_bytes=A19_BYTES + 4 * 4 * 4)
+    assert heights(planned(A19, spec, bias=True)) == [8]
+    assert len(planned(A19, spec.replace(sram_bytes=A19_BYTES + 63), bias=True).chunks) > 1
+
+
+@pytest.mark.parametrize("tight", ["input", "output"])
+def test_each_of_separate_memories_can_be_the_one_that_overflows(tight: str) -> None:
+    sizes: dict[str, int | None] = {"sram_bytes": None, "input_bytes": 1024, "weight_bytes": 576, "output_bytes": 1024}
+    assert heights(planned(A19, SPEC.replace(**sizes))) == [8]
+    plan = planned(A19, SPEC.replace(**{**sizes, f"{tight}_bytes": 1023}))
+    assert heights(plan) == [4, 4]
+    assert {buffer.name: buffer.memory for buffer in plan.buffers} == {
+        "weights": "weight",
+        "input": "input",
+        "output": "output",
+    }
+
+
+def test_accumulators_in_a_memory_of_their_own() -> None:
+    spec = SPEC.replace(sram_bytes=A19_BYTES, accumulator_bytes=1024)
+    plan = planned(A19, spec)
+    assert plan.buffers[-1] == Buffer("accumulators", "accumulator", (1024,))
+    assert heights(plan) == [8]
+    assert heights(planned(A19, spec.replace(accumulator_bytes=1023))) == [4, 4]
+    assert heights(planned(A19, spec.replace(accumulator_bytes=128))) == [1] * 8
+
+
+def test_lines_make_rows_count_in_groups() -> None:
+    # Weights are 576 B, a row 128 B: 5 rows in and 3 out fit, but not when rows come in groups of 4.
+    spec = SPEC.replace(sram_bytes=576 + 8 * 128)
+    assert heights(planned(A19, spec)) == [3, 3, 2]
+    plan = planned(A19, spec.replace(lines=4))
+    assert heights(plan) == [2, 2, 2, 2]
+    with pytest.raises(DoesNotFit):  # then one row out takes as much as two
+        planned(A19, spec.replace(lines=4, sram_bytes=576 + 8 * 128 - 1))
+    assert plan.chunk_footprint_bytes == 4 * 128
+
+
+@dataclass(frozen=True, slots=True)
+class ByRows:
+    """Somebody else's rule: at most so many output rows, in groups of ``row_multiple``."""
+
+    most: int
+    row_multiple: int = 1
+    row_minimum: int = 1
+    name: str = "by-rows"
+
+    def charge(self, step: Step, tile: Tile) -> Charge:
+        terms = SpecCapacity(SPEC).charge(step, tile).terms
+        return Charge(tuple(replace(term, bytes=tile.out_rows) for term in terms[:1]), {"pool": self.most})
+
+
+@pytest.mark.parametrize(
+    ("capacity", "wanted"),
+    [
+        (ByRows(30), [30]),
+        (ByRows(29), [15, 15]),
+        (ByRows(29, row_multiple=4), [16, 14]),
+        (ByRows(9, row_multiple=4), [8, 8, 8, 6]),
+        (ByRows(11, row_minimum=11), [11, 11, 8]),
+        (ByRows(13, row_multiple=4, row_minimum=10), [12, 12, 6]),
+        (ByRows(64, row_multiple=7), [30]),
+    ],
+)
+def test_another_capacity(capacity: ByRows, wanted: list[int]) -> None:
+    chunks = seed_chunks(region(Conv2d(1, 30, 1, 1, (1, 1))).steps[0], capacity)
+    assert [len(chunk.out_rows) for chunk in chunks] == wanted
+
+
+def test_another_capacity_that_nothing_fits() -> None:
+    with pytest.raises(DoesNotFit) as caught:
+        seed_chunks(region(Conv2d(1, 30, 1, 1, (1, 1))).steps[0], ByRows(9, row_multiple=4, row_minimum=10))
+    assert str(caught.value) == (
+        "conv2d conv0 (1x1x30x1): 12 output rows do not fit by-rows: weights 12 B in pool, 3 B more than its 9 B. "
+        "What would help: sram_bytes of at least 12"
+    )
+
+
+# What does not fit: the whole text.
+
+A21 = Conv2d(64, 8, 4096, 64, (3, 3), padding=(1, 1, 1, 1))
+
+
+def test_one_row_that_does_not_fit_one_pool() -> None:
+    with pytest.raises(DoesNotFit) as caught:
+        planned(A21, AcceleratorSpec.preset("edge-256k"))
+    assert str(caught.value) == (
+        "conv2d conv0 (1x64x8x4096): one output row does not fit edge-256k: weights 147456 + input 3145728 + "
+        "output 1048576 = 4341760 B in pool, 4079616 B more than its 262144 B. "
+        "What would help: sram_bytes of at least 4341760, or fewer columns or channels in the op"
+    )
+    assert heights(planned(A21, AcceleratorSpec.preset("edge-256k").replace(sram_bytes=4341760))) == [1] * 8
+
+
+def test_one_row_that_does_not_fit_two_of_the_memories() -> None:
+    with pytest.raises(DoesNotFit) as caught:
+        planned(A21, AcceleratorSpec.preset("mobile-1m").replace(accumulator_bytes=2 << 20), bias=True)
+    assert str(caught.value) == (
+        "conv2d conv0 (1x64x8x4096): one output row does not fit mobile-1m: input 3145728 B in input, "
+        "2621440 B more than its 524288 B; output 1048576 B in output, 786432 B more than its 262144 B. "
+        "What would help: input_bytes of at least 3145728, or output_bytes of at least 1048576, "
+        "or fewer columns or channels in the op"
+    )
+
+
+def test_weights_that_do_not_fit() -> None:
+    spec = SPEC.replace(sram_bytes=None, input_bytes=1024, weight_bytes=575, output_bytes=1024)
+    with pytest.raises(DoesNotFit) as caught:
+        planned(A19, spec)
+    assert str(caught.value) == (
+        "conv2d conv0 (1x4x8x8): one output row does not fit test: weights 576 B in weight, 1 B more than its 575 B. "
+        "What would help: weight_bytes of at least 576, or fewer columns or channels in the op"
+    )
+
+
+def test_an_op_without_a_unit() -> None:
+    with pytest.raises(UnsupportedOp) as caught:
+        planned(replace(A19, kernel=(3, 1)), SPEC)
+    assert str(caught.value) == "conv2d conv0: kernel 3x1 is no unit kernel of test: units are 1x1, 3x3"
+
+
+# Cases of public bug reports, at the level of plans; SRAM figures with one lane and no double buffering.
+
+ONE_LANE = SPEC.replace(channel_align=1)
+
+
+def test_a08_pads_that_differ() -> None:
+    def pads(rows: int, padding: tuple[int, int, int, int]) -> list[tuple[int, int]]:
+        op = Conv2d(8, rows, 17, 8, (3, 3), strides=(2, 2), padding=padding)
+        chunks = planned(op, ONE_LANE.replace(sram_bytes=6144)).chunks
+        return [(chunk.pad_top, chunk.pad_bottom) for chunk in chunks]
+
+    assert pads(17, (0, 0, 1, 1)) == [(0, 0)] * 4  # no window reaches the row below
+    assert pads(18, (0, 0, 1, 1)) == [(0, 0)] * 4 + [(0, 1)]
+    assert pads(17, (1, 1, 0, 0)) == [(1, 0)] + [(0, 0)] * 3
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 1)])
+def test_a09_stride_two_at_odd_edges(kernel: tuple[int, int]) -> None:
+    op = Conv2d(3, 33, 33, 8, kernel, strides=(2, 2), padding=(kernel[0] // 2,) * 4)
+    plan = planned(op, ONE_LANE.replace(sram_bytes=4096))
+    assert heights(plan) == ([2] * 8 + [1] if kernel == (3, 3) else [3, 3, 3, 3, 3, 2])
+    last = plan.chunks[-1]
+    assert last.in_rows == (Range(31, 33) if kernel == (3, 3) else Range(30, 33))
+    assert last.pad_bottom == kernel[0] // 2
+
+
+@pytest.mark.parametrize("dilation", range(12, 19))
+def test_a10_dilation_wider_than_the_map(dilation: int) -> None:
+    op = Conv2d(16, 16, 44, 16, (3, 3), padding=(dilation,) * 4, dilation=(dilation, dilation))
+    plan = planned(op, ONE_LANE.replace(sram_bytes=65536))
+    assert plan.is_split
+    for chunk in plan.chunks:
+        read = {row + tap * dilation - dilation for row in chunk_rows(chunk.out_rows) for tap in range(3)} & {
+            *range(16)
+        }
+        assert chunk.in_rows == Range(min(read), max(read) + 1)
+        assert chunk.pad_top + len(chunk.in_rows) + chunk.pad_bottom == len(chunk.out_rows) + 2 * dilation
+
+
+def chunk_rows(rows: Range) -> range:
+    return range(rows.start, rows.stop)
+
+
+def test_a11_an_uneven_last_chunk() -> None:
+    op = Conv2d(1, 256, 256, 10, (3, 3))
+    assert heights(planned(op, ONE_LANE.replace(sram_bytes=524288))) == [43] * 5 + [39]
+    op = Conv2d(64, 208, 208, 128, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
+    assert heights(planned(op, ONE_LANE.replace(sram_bytes=2 * 524288))) == [4] * 26
+
+
+def test_a13_one_plan_for_all_who_ask() -> None:
+    op = Conv2d(16, 65, 32, 16, (3, 3), padding=(1, 1, 1, 1))
+    spec = ONE_LANE.replace(sram_bytes=120352)
+    made = region(op)
+    plan = plan_region(made, spec, Options())
+    assert plan == plan_region(made, spec, Options(max_unrolled_chunks=1))
+    assert plan == plan_region(Region.from_json(made.to_json()), AcceleratorSpec.from_json(spec.to_json()), Options())
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+# Plans as JSON.
+
+
+def test_json_round_trip() -> None:
+    op = Conv2d(3, 33, 33, 8, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
+    plan = plan_region(region(op, images=2, bias=True), SPEC.replace(sram_bytes=4096), Options())
+    assert Plan.from_json(plan.to_json()) == plan
+    assert Plan.from_json(plan.to_json()).to_json() == plan.to_json()
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        (
+            lambda text: "",
+            "plan attribute is damaged at its root: Invalid JSON: EOF while parsing a value at line 1 column 0",
+        ),
+        (
+            lambda text: text[:-1],
+            "plan attribute is damaged at its root: Invalid JSON: EOF while parsing an object at line",
+        ),
+        (
+            lambda text: text.replace('"pad_top":1', '"pad_top":"one"', 1),
+            "plan attribute is damaged at steps.0.chunks.0.pad_top",
+        ),
+        (lambda text: text.replace('"region"', '"regions"', 1), "plan attribute is damaged at region: Field required"),
+        (lambda text: re.sub(r'"stop":4', '"stop":-4', text, count=1), "plan attribute is damaged at steps.0"),
+        (lambda text: json.dumps([json.loads(text)]), "plan attribute is damaged at its root"),
+    ],
+)
+def test_damaged_json(damage: Any, text: str) -> None:
+    plan = plan_region(region(A19), SPEC.replace(sram_bytes=A19_BYTES - 1), Options())
+    with pytest.raises(CheckFailed) as caught:
+        Plan.from_json(damage(plan.to_json()))
+    assert str(caught.value).startswith(text)
+    assert "\n" not in str(caught.value)

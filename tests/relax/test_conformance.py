@@ -1,0 +1,62 @@
+"""Every conformance case: the original, the split graph and the accelerator, against numpy."""
+
+from __future__ import annotations
+
+import pytest
+import relax_graphs as graphs
+import tvm
+from conformance.cases import CASES, Case
+
+from tvm_sramtile import relax as front
+from tvm_sramtile.compile import compile_region
+from tvm_sramtile.options import Options
+from tvm_sramtile.relax.codegen import compile_function
+
+
+def function_of(mod: tvm.IRModule, name: str) -> tuple[tvm.ir.GlobalVar, object]:
+    return tvm.ir.GlobalVar(name), mod["main"].with_attr("global_symbol", name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_three_executions_agree(case: Case) -> None:
+    mod, inputs, expected = graphs.case_module(case), graphs.inputs_of(case), case.expected()
+    partitioned = front.partition_for_sramtile(mod, case.spec)
+    assert graphs.is_well_formed(partitioned)
+    assert graphs.equal(front.partition_for_sramtile(partitioned, case.spec), partitioned)
+    run = front.run_accelerator(partitioned, inputs)
+    graphs.assert_close(run.outputs, expected, case.tolerance)
+
+    split = front.SplitOversized(case.spec)(mod)
+    assert graphs.is_well_formed(split)
+    assert graphs.equal(front.SplitOversized(case.spec)(split), split)
+    both = tvm.IRModule(dict([function_of(mod, "whole"), function_of(split, "split")]))
+    machine = tvm.relax.VirtualMachine(tvm.compile(both, "llvm"), tvm.cpu())
+    arguments = [tvm.runtime.tensor(inputs[str(param.name)]) for param in mod["main"].params]
+    for name in ("whole", "split"):
+        graphs.assert_close(graphs.flat(machine[name](*arguments)), expected, case.tolerance)
+
+    regions = front.regions(partitioned)
+    assert tuple(region.plan.chunk_count for region in regions) == tuple(count for count in case.chunks if count)
+    for region in regions:
+        predicted = compile_region(region.region, region.spec, region.options, None, region.plan).predicted
+        measured = run.regions[region.region.name].measured
+        assert predicted.traffic.total_bytes == measured.dram_bytes
+        assert predicted.sram_peak_bytes == measured.sram_peak_bytes <= case.sram_bytes
+        assert predicted.time.cycles == measured.cycles
+    refused = [op.reason for op in front.host_ops(partitioned) if op.op == "nn.conv2d"]
+    assert len(refused) == case.chunks.count(0)
+    assert all(case.reason in reason for reason in refused)
+
+
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name)
+def test_the_body_does_not_change_the_program(case: Case) -> None:
+    mod = graphs.case_module(case)
+    programs = []
+    for limit in (1, 1000):
+        partitioned = front.partition_for_sramtile(mod, case.spec, Options(max_unrolled_chunks=limit))
+        regions = graphs.functions_with(partitioned, "Codegen")
+        assert any("concat" in graphs.ops_of(partitioned, name) for name in regions) == (
+            limit == 1000 and any(count > 1 for count in case.chunks)
+        )
+        programs.append({name: compile_function(function).code for name, function in regions.items()})
+    assert programs[0] == programs[1]

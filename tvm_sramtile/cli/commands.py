@@ -1,0 +1,206 @@
+"""The commands of ``sramtile``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tvm_sramtile import models
+from tvm_sramtile.cli.job import read_job
+from tvm_sramtile.cli.output import (
+    host_json,
+    plan_json,
+    print_json,
+    print_verification,
+    progress,
+    require_regions,
+    verification_json,
+)
+from tvm_sramtile.errors import OptionError
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.report import network_report
+from tvm_sramtile.report.text import console, host_table, new_table, render
+from tvm_sramtile.verify import compile_regions, host_lines
+from tvm_sramtile.verify import verify as verify_network
+
+app = typer.Typer(
+    help="Run CNN layers of any size on a simulated accelerator with a small SRAM.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+Model = Annotated[Path, typer.Argument(help="An ONNX network.")]
+Spec = Annotated[str, typer.Option("--spec", help="A preset's name or a JSON file; see `sramtile specs`.")]
+Set = Annotated[
+    list[str],
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key of the spec, or a compile option; may be repeated."
+    ),
+]
+FrontendName = Annotated[str | None, typer.Option("--frontend", help="relax or relay; by default the TVM installed.")]
+Shape = Annotated[
+    list[str],
+    typer.Option("--shape", metavar="NAME=1,3,320,320", help="Shape of an input; may be repeated."),
+]
+Input = Annotated[Path | None, typer.Option("--input", help="Inputs as .npz by name; by default random, see --seed.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@app.command()
+def specs(as_json: AsJson = False) -> None:
+    """List the presets of accelerator specs."""
+    found = [AcceleratorSpec.preset(name) for name in AcceleratorSpec.presets()]
+    if as_json:
+        print_json([spec.model_dump(exclude_none=True) for spec in found])
+        return
+    table = new_table()
+    for column in ("name", "SRAM bytes", "unit kernels", "MAC array", "DMA", "align"):
+        table.add_column(column)
+    for spec in found:
+        memories = ", ".join(f"{memory} {size:,}" for memory, size in spec.memories.items())
+        units = " ".join(f"{rows}x{cols}" for rows, cols in spec.unit_kernels)
+        array = f"{spec.mac_array[0]}x{spec.mac_array[1]}"
+        dma = f"{spec.dma_bytes_per_cycle} B a cycle + {spec.dma_setup_cycles}"
+        table.add_row(spec.name, memories, units, array, dma, f"{spec.channel_align} channels, {spec.lines} lines")
+    console().print(table)
+
+
+@app.command()
+def plan(
+    model: Model,
+    spec: Spec = "edge-256k",
+    overrides: Set = [],  # noqa: B006 (typer reads it, nobody writes to it)
+    frontend: FrontendName = None,
+    shape: Shape = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Plan a network and predict traffic and cycles, without running it."""
+    with progress("planning"):
+        job = read_job(model, spec, overrides, frontend, shape)
+        partitioned = job.partitioned()
+        compiled = compile_regions(job.frontend, partitioned)
+        report = network_report(job.spec.name, compiled, host_lines(job.frontend.host_ops(partitioned)))
+    if as_json:
+        print_json({"regions": [plan_json(item) for item in compiled], **host_json(report)})
+    else:
+        console().print(render(report))
+    require_regions(compiled, report)
+
+
+@app.command()
+def run(
+    model: Model,
+    spec: Spec = "edge-256k",
+    overrides: Set = [],  # noqa: B006
+    frontend: FrontendName = None,
+    shape: Shape = [],  # noqa: B006
+    inputs: Input = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a network on the accelerator and check its outputs against TVM's."""
+    _verify(model, spec, overrides, frontend, shape, inputs, seed, as_json=as_json, chunked=False)
+
+
+@app.command()
+def verify(
+    model: Model,
+    spec: Spec = "edge-256k",
+    overrides: Set = [],  # noqa: B006
+    frontend: FrontendName = None,
+    shape: Shape = [],  # noqa: B006
+    inputs: Input = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Like `run`, and each region three ways: the op under TVM, the chunked subgraph under TVM, the accelerator."""
+    _verify(model, spec, overrides, frontend, shape, inputs, seed, as_json=as_json, chunked=True)
+
+
+@app.command()
+def explain(
+    model: Model,
+    spec: Spec = "edge-256k",
+    overrides: Set = [],  # noqa: B006
+    frontend: FrontendName = None,
+    shape: Shape = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Say why each op was cut, and why others stay on the host."""
+    with progress("planning"):
+        job = read_job(model, spec, overrides, frontend, shape)
+        partitioned = job.partitioned()
+        compiled = compile_regions(job.frontend, partitioned)
+        host_ops = job.frontend.host_ops(partitioned)
+        report = network_report(job.spec.name, compiled, host_lines(host_ops))
+    if as_json:
+        steps = [{"step": step.step, "op": step.op, "reason": step.reason} for step in report.steps]
+        host = [{"op": op.op, "name": op.name, "macs": op.macs, "reason": op.reason} for op in host_ops]
+        print_json({"notes": job.model.notes, "steps": steps, "host_ops": host})
+        return
+    out = console()
+    for note in job.model.notes:
+        out.print(f"prepared: {note}")
+    table = new_table("On the accelerator")
+    for column in ("step", "op", "chunks", "why"):
+        table.add_column(column, overflow="fold")
+    for step in report.steps:
+        table.add_row(step.step, step.op, str(len(step.chunks)), step.reason)
+    out.print(table, host_table(report.host_ops))
+
+
+@app.command("compile")
+def compile_network(
+    model: Model,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The library file to write.")],
+    spec: Spec = "edge-256k",
+    overrides: Set = [],  # noqa: B006
+    frontend: FrontendName = None,
+    shape: Shape = [],  # noqa: B006
+) -> None:
+    """Compile a network to one self-contained library that needs only the TVM runtime."""
+    if not output.parent.is_dir():
+        raise OptionError(f"option --output {output}: the folder {output.parent} does not exist")
+    with progress("compiling"):
+        job = read_job(model, spec, overrides, frontend, shape)
+        partitioned = job.partitioned()
+        with tempfile.TemporaryDirectory(dir=output.parent) as directory:  # nothing half written under the final name
+            made = Path(directory) / output.name
+            job.frontend.export_library(partitioned, str(made))
+            made.replace(output)
+    regions = job.frontend.regions(partitioned)
+    console().print(f"{output}: {len(regions)} regions on {job.spec.name}, {output.stat().st_size:,} B")
+
+
+def _verify(
+    model: Path,
+    spec: str,
+    overrides: Sequence[str],
+    frontend: str | None,
+    shape: Sequence[str],
+    inputs: Path | None,
+    seed: int,
+    *,
+    as_json: bool,
+    chunked: bool,
+) -> None:
+    with progress("reading") as tell:
+        job = read_job(model, spec, overrides, frontend, shape)
+        arrays = models.load_inputs(inputs, job.model) if inputs else models.random_inputs(job.model, seed)
+        tell("importing")
+        mod = job.imported()
+        names = list(job.model.outputs)
+        result = verify_network(job.frontend, mod, arrays, names, job.spec, job.options, chunked=chunked, progress=tell)
+    if as_json:
+        print_json(verification_json(result))
+    else:
+        print_verification(result, chunked=chunked)
+    require_regions(result.compiled, result.report)
+    if not result.ok:
+        raise typer.Exit(1)

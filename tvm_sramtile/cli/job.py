@@ -1,0 +1,96 @@
+"""What the user gave: network, spec, options and front end, read and checked, the cheap things first."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm_sramtile import models
+from tvm_sramtile.errors import MissingDependency, OptionError
+from tvm_sramtile.frontend import Frontend, Generation, require_tvm
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A network read and ready, and what to compile it for."""
+
+    model: models.PreparedModel
+    spec: AcceleratorSpec
+    options: Options
+    frontend: Frontend
+
+    def imported(self) -> Any:
+        """The network as a module of TVM."""
+        return self.frontend.import_onnx(self.model.proto, self.model.input_shapes)
+
+    def partitioned(self) -> Any:
+        """The network with its regions."""
+        return self.frontend.partition_for_sramtile(self.imported(), self.spec, self.options)
+
+
+def read_job(model: Path, spec: str, overrides: Sequence[str], frontend: str | None, shape: Sequence[str]) -> Job:
+    """Read everything that the user gave, the cheap things first."""
+    chip, options = _configure(AcceleratorSpec.load(spec), overrides)
+    shapes = dict(_shape(text) for text in shape)
+    generation = _generation(frontend)
+    prepared = models.prepare(model, shapes)
+    require_tvm(generation)
+    module: Any = importlib.import_module(f"tvm_sramtile.{generation}")
+    return Job(prepared, chip, options, module)
+
+
+def _configure(spec: AcceleratorSpec, overrides: Sequence[str]) -> tuple[AcceleratorSpec, Options]:
+    spec_keys, option_keys = set(AcceleratorSpec.model_fields), set(Options.__dataclass_fields__)
+    for_spec: dict[str, Any] = {}
+    for_options: dict[str, Any] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise OptionError(f"option --set {text!r}: must be KEY=VALUE, e.g. sram_bytes=131072")
+        if key not in spec_keys | option_keys:
+            known = ", ".join([*AcceleratorSpec.model_fields, *Options.__dataclass_fields__])
+            raise OptionError(f"option --set: key {key!r} is unknown: keys are {known}")
+        (for_options if key in option_keys else for_spec)[key] = _value(value)
+    return spec.replace(**for_spec), Options(**for_options)
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON, else the text itself: names need no quotes."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, dims = text.rpartition("=")
+    try:
+        extents = tuple(int(dim) for dim in dims.split(","))
+    except ValueError:
+        extents = ()
+    if not name or not extents or min(extents) < 1:
+        raise OptionError(f"option --shape {text!r}: must be NAME=EXTENTS, e.g. x=1,3,320,320")
+    return name, extents
+
+
+def _generation(name: str | None) -> Generation:
+    names: Mapping[str, Generation] = {"relax": "relax", "relay": "relay"}
+    if name is not None:
+        if name not in names:
+            raise OptionError(f"option --frontend {name!r}: must be relax or relay")
+        return names[name]
+    try:
+        require_tvm("relax")
+    except MissingDependency:
+        try:
+            require_tvm("relay")
+        except MissingDependency as error:
+            raise MissingDependency(f"no front end can be used: {error}") from None
+        return "relay"
+    return "relax"

@@ -1,0 +1,140 @@
+"""What the command line prints: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tvm_sramtile.compile import Compiled
+from tvm_sramtile.errors import SramtileError
+from tvm_sramtile.report import NetworkReport
+from tvm_sramtile.report.model import describe
+from tvm_sramtile.report.text import console, render
+from tvm_sramtile.verify import Pair, Verification
+
+
+def print_verification(result: Verification, *, chunked: bool) -> None:
+    """The report, then what was compared, then what differs."""
+    out = console()
+    out.print(render(result.report))
+    for output in result.outputs:
+        verdict = "ok" if output.ok else "DIFFERS"
+        out.print(
+            f"output {output.name}: {verdict}, largest difference from TVM {output.max_abs_diff:.2e} "
+            f"(tolerance {output.tolerance:.2e})"
+        )
+    for region in result.regions:
+        if not region.ok:
+            pairs = {"DRAM bytes": region.dram_bytes, "SRAM peak": region.sram_peak_bytes, "cycles": region.cycles}
+            wrong = [f"{name} predicted {p.predicted}, measured {p.measured}" for name, p in pairs.items() if not p.ok]
+            diff = f"difference {region.max_abs_diff:.2e}, tolerance {region.tolerance:.2e}"
+            out.print(f"region {region.name}: DIFFERS: {'; '.join([diff, *wrong])}")
+    good = sum(region.ok for region in result.regions)
+    three = sum(region.executions == 3 for region in result.regions)
+    ways = f", {three} split ones three ways" if chunked else ""
+    out.print(
+        f"regions: {good} of {len(result.regions)} ok{ways}; "
+        "predicted = measured for DRAM bytes, SRAM peak and cycles of each"
+        if good == len(result.regions)
+        else f"regions: {good} of {len(result.regions)} ok{ways}"
+    )
+
+
+def verification_json(result: Verification) -> dict[str, Any]:
+    """The result of ``verify`` and ``run``."""
+
+    def pair(value: Pair) -> dict[str, int]:
+        return {"predicted": value.predicted, "measured": value.measured}
+
+    regions = [
+        {
+            "name": region.name,
+            "max_abs_diff": _number(region.max_abs_diff),
+            "tolerance": region.tolerance,
+            "ok": region.ok,
+            "executions": region.executions,
+            "dram_bytes": pair(region.dram_bytes),
+            "sram_peak_bytes": pair(region.sram_peak_bytes),
+            "cycles": pair(region.cycles),
+            "steps": _steps_json(compiled),
+        }
+        for region, compiled in zip(result.regions, result.compiled, strict=True)
+    ]
+    outputs = [
+        {"name": o.name, "max_abs_diff": _number(o.max_abs_diff), "tolerance": o.tolerance, "ok": o.ok}
+        for o in result.outputs
+    ]
+    return {"ok": result.ok, "outputs": outputs, "regions": regions, **host_json(result.report)}
+
+
+def _number(value: float) -> float | None:
+    """JSON has no infinity: a difference without measure is null."""
+    return value if value < float("inf") else None
+
+
+def _steps_json(compiled: Compiled) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": step.name,
+            "op": describe(step),
+            "direction": plan.direction,
+            "tested_map": plan.tested_map,
+            "reason": plan.reason,
+            "chunks": len(plan.chunks),
+            "marks": [
+                {
+                    "out_rows": [chunk.out_rows.start, chunk.out_rows.stop],
+                    "in_rows": [chunk.in_rows.start, chunk.in_rows.stop],
+                }
+                for chunk in plan.chunks
+            ],
+        }
+        for step, plan in zip(compiled.region.steps, compiled.plan.steps, strict=True)
+    ]
+
+
+def plan_json(compiled: Compiled) -> dict[str, Any]:
+    """A region as planned."""
+    predicted = compiled.predicted
+    return {
+        "name": compiled.region.name,
+        "dram_bytes": predicted.traffic.total_bytes,
+        "sram_peak_bytes": predicted.sram_peak_bytes,
+        "cycles": predicted.time.cycles,
+        "steps": _steps_json(compiled),
+    }
+
+
+def host_json(report: NetworkReport) -> dict[str, Any]:
+    """What stays on the host, and the share of the multiply-accumulates."""
+    host = [
+        {"op": group.op, "count": group.count, "macs": group.macs, "reason": group.reason} for group in report.host_ops
+    ]
+    return {"host_ops": host, "macs": {"accelerator": report.accelerator_macs, "host": report.host_macs}}
+
+
+def print_json(value: Any) -> None:
+    """Print JSON."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def require_regions(compiled: Sequence[Compiled], report: NetworkReport) -> None:
+    """Raise where nothing goes to the accelerator: nothing could be done."""
+    if not compiled:
+        reasons = "; ".join(f"{group.op}: {group.reason}" for group in report.host_ops[:3])
+        raise SramtileError(f"no operator of the network goes to {report.spec}: {reasons}")
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on stderr that says what is being done; nothing where that is no terminal."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    out = console(stderr=True)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda text: bar.update(task, description=text)

@@ -1,0 +1,86 @@
+"""The back end ``relax.ext.sramtile``: what ``RunCodegen`` calls with the regions of a module."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+from numpy.typing import NDArray
+from tvm import relax
+
+from tvm_sramtile.attributes import CODEGEN, RegionAttributes
+from tvm_sramtile.compile import Compiled, compile_region
+from tvm_sramtile.engine.native import RegionProgram, engine_object, region_objects
+from tvm_sramtile.ir import Tensor, digest_of
+from tvm_sramtile.isa.table import COUNTERS
+from tvm_sramtile.relax.access import attributes_of, constant_value
+from tvm_sramtile.relax.body import check_region
+from tvm_sramtile.relax.module import RegionEntry, TensorType, runtime_modules
+from tvm_sramtile.relax.regions import constants_of
+
+NAME = f"relax.ext.{CODEGEN}"
+
+
+def register() -> None:
+    """Make the back end known to TVM; a second call changes nothing."""
+    tvm_ffi.register_global_func(NAME, generate, override=True)
+
+
+def generate(functions: Sequence[relax.Function], options: Any, constant_names: Any) -> list[Any]:
+    """The runtime modules of all the regions of a module.
+
+    Raises:
+        CheckFailed: attributes are missing or damaged, or a body is not what its plan says.
+    """
+    del options, constant_names  # each region carries its own; programs hold the constants
+    compiled = {_name(function): compile_function(function) for function in functions}
+    return build_modules({name: (region, region.code) for name, region in compiled.items()})
+
+
+def compile_function(function: relax.Function) -> Compiled:
+    """The plan and the program of a region's function: from its attributes, after a look at its body."""
+    name = _name(function)
+    attributes = RegionAttributes.from_attrs(attributes_of(function), name)
+    check_region(name, attributes, function)
+    return compile_region(
+        attributes.region, attributes.spec, attributes.options, constant_values(function), attributes.plan
+    )
+
+
+def build_modules(regions: Mapping[str, tuple[Compiled, bytes]]) -> list[Any]:
+    """Runtime modules of compiled regions and their programs' bytes, by function name."""
+    with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
+        programs = [RegionProgram(name, code, _tensor_count(region)) for name, (region, code) in regions.items()]
+        objects = region_objects(programs, Path(directory))
+        entries = [
+            RegionEntry(
+                name=name,
+                inputs=tuple(_type(tensor) for tensor in compiled.region.inputs),
+                outputs=tuple(_type(tensor) for tensor in compiled.region.outputs),
+                images=compiled.region.images,
+                native=native,
+            )
+            for (name, (compiled, _)), native in zip(regions.items(), objects, strict=True)
+        ]
+        return runtime_modules(entries, engine_object(), len(COUNTERS))
+
+
+def constant_values(function: relax.Function) -> dict[str, NDArray[Any]]:
+    """The values of all literals in a function, by digest."""
+    values = (constant_value(constant) for constant in constants_of(function))
+    return {digest_of(value): value for value in values}
+
+
+def _name(function: relax.Function) -> str:
+    return str(attributes_of(function)["global_symbol"])
+
+
+def _tensor_count(compiled: Compiled) -> int:
+    return len(compiled.region.inputs) + len(compiled.region.outputs)
+
+
+def _type(tensor: Tensor) -> TensorType:
+    return TensorType(tensor.shape, tensor.dtype)

@@ -1,0 +1,249 @@
+"""Runs modules: under stock TVM, and with the accelerator inside the executable; imports networks, exports libraries."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_sramtile.attributes import RegionAttributes
+from tvm_sramtile.engine.binding import Measured
+from tvm_sramtile.errors import CheckFailed, ModelError
+from tvm_sramtile.frontend import Array, NetworkRun, RegionRun
+from tvm_sramtile.isa.table import COUNTERS
+from tvm_sramtile.relay.codegen import constants_of
+from tvm_sramtile.relay.emit import Operands, chunked_body, whole_body
+from tvm_sramtile.relay.functions import exchange, is_plain, is_region, read_attributes
+from tvm_sramtile.relay.graph import graph_of
+from tvm_sramtile.relay.host_ops import function_order
+from tvm_sramtile.relay.module import counters_name, host_target, load_exported, reset_name
+from tvm_sramtile.relay.onnx_names import provide_onnx_names
+
+
+def import_onnx(proto: Any, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
+    """An ONNX network with static input shapes as a module, its weights as constants.
+
+    Raises:
+        ModelError: TVM's importer does not take the network.
+        MissingDependency: onnx is not installed.
+    """
+    provide_onnx_names()
+    config = {_FILL_SPAN: True} if _FILL_SPAN in tvm.transform.PassContext.list_configs() else {}
+    try:
+        with tvm.transform.PassContext(opt_level=3, config=config):
+            mod, params = relay.frontend.from_onnx(proto, shape=dict(shapes), freeze_params=True)
+    except Exception as error:  # the importer and TVM raise errors of many types
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        raise ModelError(f"TVM's Relay importer does not take this network: {text[-1]}") from error
+    if params:
+        mod["main"] = relay.build_module.bind_params_by_name(mod["main"], params)
+    return relay.transform.InferType()(mod)
+
+
+_FILL_SPAN = "relay.frontend.fill_span"
+
+
+def regions(mod: tvm.IRModule) -> tuple[RegionAttributes, ...]:
+    """The regions of a partitioned module, in the order of execution."""
+    return tuple(read_attributes(var.name_hint, mod[var]) for var in function_order(mod) if is_region(mod[var]))
+
+
+def run_host(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+    """The outputs of a module that has no regions, under stock TVM."""
+    typed = relay.transform.InferType()(mod)
+    checked = _checked_inputs(typed["main"], inputs)
+    return _run(graph_executor.GraphModule(build(typed)["default"](tvm.cpu())), checked)
+
+
+def run_accelerator(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> NetworkRun:
+    """Run a partitioned module with the accelerator inside the TVM executable.
+
+    Raises:
+        ModelError: an input is missing, unknown, or of another type.
+        TVMError: the engine stopped; the text is the engine's.
+    """
+    probe = _probe(mod)
+    checked = _checked_inputs(probe.mod["main"], inputs)
+    with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
+        library = load_exported(build(probe.mod), Path(directory))
+    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    for name in probe.calls:
+        library.get_function(reset_name(name), query_imports=True)()
+    values = _run(executor, checked)
+    runs = {}
+    at = probe.output_count
+    for name, (input_count, output_count, times) in probe.calls.items():
+        ins, outs = values[at : at + input_count], values[at + input_count : at + input_count + output_count]
+        at += input_count + output_count
+        runs[name] = RegionRun(ins, outs, _measured(library, name, times))
+    return NetworkRun(values[: probe.output_count], runs)
+
+
+def run_regions(
+    mod: tvm.IRModule, inputs: Mapping[str, tuple[Array, ...]], *, chunked: bool
+) -> Mapping[str, tuple[Array, ...]]:
+    """Run regions' bodies under stock TVM, each on its own inputs: as the op itself, or as the chunked subgraph.
+
+    Args:
+        mod: a partitioned module.
+        inputs: by region name; only these regions are run.
+        chunked: the chunked subgraph in place of the op.
+    """
+    params: list[Any] = []
+    bodies: list[Any] = []
+    values: dict[str, Array] = {}
+    for name, arrays in inputs.items():
+        function = mod[name]
+        attributes = read_attributes(name, function)
+        own = [
+            relay.var(f"{name}_{tensor.name}", shape=tensor.shape, dtype=tensor.dtype)
+            for tensor in attributes.region.inputs
+        ]
+        params += own
+        values.update({param.name_hint: array for param, array in zip(own, arrays, strict=True)})
+        bodies.append(_plain_body(function, attributes, own, chunked=chunked))
+    if not bodies:
+        return {}
+    module = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(bodies)))
+    return {name: (value,) for name, value in zip(inputs, run_host(module, values), strict=True)}
+
+
+def export_library(mod: tvm.IRModule, path: str) -> None:
+    """Compile a partitioned module to one self-contained library file; it appears whole or not at all."""
+    target = Path(path)
+    with tempfile.TemporaryDirectory(prefix=".sramtile-", dir=target.absolute().parent) as directory:
+        part = Path(directory) / f"library{target.suffix or '.so'}"
+        build(mod).export_library(str(part))
+        part.replace(target)
+
+
+def build(mod: tvm.IRModule) -> Any:
+    """``relay.build`` for this machine, without TVM's advice to tune."""
+    with _quiet(), tvm.transform.PassContext(opt_level=2):
+        return relay.build(mod, target=host_target())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("autotvm")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """A module whose ``main`` also returns what goes into its regions and what comes out.
+
+    Attributes:
+        output_count: how many of the results are the module's own.
+        calls: by region how many inputs and outputs of it follow, and how often it is called.
+    """
+
+    mod: tvm.IRModule
+    output_count: int
+    calls: Mapping[str, tuple[int, int, int]]
+
+
+def _probe(mod: tvm.IRModule) -> _Probe:
+    typed = _inlined(mod)
+    main = typed["main"]
+    found: dict[str, list[Any]] = {}
+    for node in graph_of(main.body).order:
+        if isinstance(node, relay.Call) and isinstance(node.op, relay.GlobalVar) and is_region(typed[node.op]):
+            found.setdefault(node.op.name_hint, []).append(node)
+    results = _flat(main.body)
+    count = len(results)
+    calls = {}
+    for name, nodes in found.items():
+        outputs = _flat(nodes[0])
+        results += [*nodes[0].args, *outputs]
+        calls[name] = (len(nodes[0].args), len(outputs), len(nodes))
+    probed = relay.Function(main.params, relay.Tuple(results), None, main.type_params, main.attrs)
+    return _Probe(exchange(typed, {typed.get_global_var("main"): probed}), count, calls)
+
+
+def _inlined(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module with calls of plain functions inlined and ``let`` dissolved, as the graph executor needs it."""
+    one = tvm.tir.IntImm("int32", 1)
+    marked = {
+        var: function.with_attr("Inline", one)
+        for var, function in mod.functions.items()
+        if is_plain(function) and var.name_hint != "main"
+    }
+    if marked:
+        mod = relay.transform.Inline()(exchange(mod, marked))
+    typed = relay.transform.InferType()(mod)
+    main = typed["main"]
+    if any(isinstance(node, relay.Let) for node in graph_of(main.body).order):
+        typed = relay.transform.InferType()(relay.transform.ToGraphNormalForm()(typed))
+    return typed
+
+
+def _flat(value: Any) -> list[Any]:
+    """The tensors of a value, in the order in which the executor returns them."""
+    if isinstance(value, relay.Tuple):
+        return [part for field in value.fields for part in _flat(field)]
+    return _projections(value, value.checked_type)
+
+
+def _projections(value: Any, kind: Any) -> list[Any]:
+    if not isinstance(kind, relay.TupleType):
+        return [value]
+    return [
+        part
+        for index, field in enumerate(kind.fields)
+        for part in _projections(relay.TupleGetItem(value, index), field)
+    ]
+
+
+def _plain_body(function: Any, attributes: RegionAttributes, params: list[Any], *, chunked: bool) -> Any:
+    (step,), (plan,) = attributes.region.steps, attributes.plan.steps
+    constants = constants_of(function)
+    variables = {tensor.name: param for tensor, param in zip(attributes.region.inputs, params, strict=True)}
+    values = [variables.get(t.name) if t.digest is None else relay.const(constants[t.digest]) for t in step.inputs]
+    operands = Operands(*values)
+    return chunked_body(step, plan, operands) if chunked else whole_body(step, operands)
+
+
+def _checked_inputs(main: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs, when they are those that ``main`` takes."""
+    wanted = {param.name_hint: param.checked_type for param in main.params}
+    for name in inputs:
+        if name not in wanted:
+            raise ModelError(f"input {name!r} is unknown: inputs are {', '.join(wanted) or 'none'}")
+    for name, kind in wanted.items():
+        if name not in inputs:
+            raise ModelError(f"input {name!r} is missing: inputs are {', '.join(wanted)}")
+        shape, dtype = tuple(map(int, kind.shape)), str(kind.dtype)
+        given = np.asarray(inputs[name])
+        if given.shape != shape or given.dtype.name != dtype:
+            raise ModelError(f"input {name!r} is {given.dtype.name} {given.shape}, must be {dtype} {shape}")
+    return dict(inputs)
+
+
+def _run(executor: Any, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+    executor.run(**{name: tvm.nd.array(value) for name, value in inputs.items()})
+    return tuple(executor.get_output(index).numpy() for index in range(executor.get_num_outputs()))
+
+
+def _measured(library: Any, region: str, times: int) -> Measured:
+    """The counters of one call; each of several calls counts the same."""
+    block = tvm.nd.array(np.zeros(len(COUNTERS), dtype="int64"))
+    library.get_function(counters_name(region), query_imports=True)(block)
+    values = dict(zip(COUNTERS, block.numpy().tolist(), strict=True))
+    if values["calls"] != times:
+        raise CheckFailed(f"region {region} was called {values['calls']} times, must be {times}")
+    return Measured.of([value if name == "sram_peak_bytes" else value // times for name, value in values.items()])
