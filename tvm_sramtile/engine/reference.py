@@ -6,24 +6,20 @@ It checks what it needs to be exact about addresses; the engine's validator chec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tvm_sramtile.engine.reference_maths import BINARY, ENTRY, UNARY, Entries, convolve, pool, resize
+from tvm_sramtile.engine.reference_memory import NUMPY, Array, Dram, Sram, SramMap, expect, packed
 from tvm_sramtile.errors import ProgramError
-from tvm_sramtile.ints import ceil_div, round_up
-from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, TensorRecord, Traffic, memory_starts
+from tvm_sramtile.isa import Command, Dtype, Function, Layout, Partner, Place, Program, TensorRecord, Traffic
 from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST
 
-Array = NDArray[Any]
-Places = NDArray[np.int64]  # byte addresses or element indices
-
-_NUMPY: Mapping[Dtype, np.dtype[Any]] = {Dtype.FLOAT32: np.dtype(np.float32)}
-_UNWRITTEN = 0xFF  # fills memory that nothing wrote; as floats these bytes are NaN
+_FLOAT = NUMPY[Dtype.FLOAT32]
+_BEYOND = "the box is empty or reaches beyond the tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,244 +53,207 @@ def interpret(program: Program, arguments: Sequence[Array], images: int = 1, *, 
     if len(arguments) != program.argument_count:
         raise ProgramError(f"the program takes {program.argument_count} tensors, {len(arguments)} were given")
     machine = _Machine(program, arguments, checked)
-    machine.run("prologue", program.prologue, image=0)
+    machine.run("prologue", program.prologue, image=None)
     for image in range(images):
         machine.run("body", program.body, image)
-    return Measured(machine.dram_bytes, machine.macs, sum(machine.reached))
-
-
-@dataclass(frozen=True, slots=True)
-class _Map:
-    """A feature map in SRAM."""
-
-    base: int
-    channels: int
-    rows: int
-    cols: int
-    block_bytes: int
-    row_bytes: int
-    lanes: int
-    dtype: np.dtype[Any]
-
-    def addresses(self) -> Places:
-        """The byte address of each element, [channel, row, col]."""
-        channel, row, col = np.ogrid[: self.channels, : self.rows, : self.cols]
-        elem = col * self.lanes + channel % self.lanes
-        place = channel // self.lanes * self.block_bytes + row * self.row_bytes + elem * self.dtype.itemsize
-        return np.asarray(self.base + place, dtype=np.int64)
-
-    def lanes_past_the_last(self) -> Places:
-        """Addresses as above, of the lanes of the last block that hold no channel."""
-        return replace(self, channels=round_up(self.channels, self.lanes)).addresses()[self.channels :]
-
-
-def _packed(shape: Sequence[int], lanes: int, *, full: bool) -> Places:
-    """Where weight [o, i, row, col] lies in packed order, in elements; ``full``: with all lanes of the last block."""
-    outs, ins, rows, cols = shape
-    out, inp, row, col = np.ogrid[:outs, :ins, :rows, :cols]
-    out_start, in_start = out // lanes * lanes, inp // lanes * lanes
-    block_ins = np.minimum(lanes, ins - in_start)
-    block_lanes = lanes if full else np.minimum(lanes, outs - out_start)
-    within = in_start * rows * cols + (row * cols + col) * block_ins + inp - in_start
-    return np.asarray(out_start * ins * rows * cols + within * block_lanes + out - out_start, dtype=np.int64)
+    return Measured(machine.dram_bytes, machine.macs, sum(machine.sram.reached))
 
 
 class _Machine:
     """The accelerator while it runs: its memories, and what has been measured so far."""
 
     def __init__(self, program: Program, arguments: Sequence[Array], checked: bool) -> None:
-        self.program, self.arguments, self.checked = program, arguments, checked
-        self.sram = np.full(memory_starts(program.memories)[-1], _UNWRITTEN, np.uint8)
-        self.written = np.zeros(len(self.sram), np.bool_)
-        self.workspace = np.full(program.workspace_bytes, _UNWRITTEN, np.uint8)
-        self.reached = [0] * len(program.memories)
+        self.program = program
+        self.sram, self.dram = Sram(program, checked=checked), Dram(program, arguments)
         self.dram_bytes = dict.fromkeys(Traffic, 0)
         self.macs = 0
-        self.where = ""
 
-    def run(self, part: str, commands: Sequence[Command], image: int) -> None:
-        execute = {"LOAD": self._load, "LOAD_WEIGHTS": self._load_weights, "STORE": self._store, "CONV": self._conv}
+    def run(self, part: str, commands: Sequence[Command], image: int | None) -> None:
+        """Execute commands; ``image`` is ``None`` in the prologue."""
         for index, command in enumerate(commands):
-            self.where = f"{part} command {index} ({command.opcode.name})"
-            execute[command.opcode.name](command, image)
+            try:
+                self._execute(command, image)
+            except ProgramError as error:
+                raise ProgramError(f"{part} command {index} ({command.opcode.name}): {error}") from None
 
-    # The commands, in the order of the table.
+    def _execute(self, command: Command, image: int | None) -> None:
+        match command.opcode.name:
+            case "LOAD":
+                self._load(command, image)
+            case "LOAD_WEIGHTS":
+                self._load_weights(command)
+            case "LOAD_TABLE":
+                self._load_table(command)
+            case "STORE":
+                self._store(command, image)
+            case "CONV":
+                self._conv(command)
+            case "POOL":
+                self._pool(command)
+            case "RESIZE":
+                self._resize(command)
+            case "ELTWISE":
+                self._eltwise(command)
 
-    def _load(self, command: Command, image: int) -> None:
+    # Loads and stores.
+
+    def _load(self, command: Command, image: int | None) -> None:
         _, source, sram = self._map_box(command, image)
-        self._write(sram.addresses(), source)
-        self._write(sram.lanes_past_the_last(), np.zeros((), sram.dtype))
+        self.sram.write(sram.addresses(), source)
+        self.sram.write(sram.lanes_past_the_last(), np.zeros((), sram.dtype))
 
-    def _load_weights(self, command: Command, image: int) -> None:
-        record, lanes = self._record(command), self.program.lanes
-        names = ("out_channel", "in_channel", "kernel_row", "kernel_col")
-        starts, shape = [command[name] for name in names], [command[f"{name}s"] for name in names]
-        box = self._box(record, starts, shape)
+    def _store(self, command: Command, image: int | None) -> None:
+        record, target, sram = self._map_box(command, image)
+        expect(record.place is not Place.CONSTANT, "a store to a constant")
+        target[...] = self.sram.read(sram.addresses(), sram.dtype)
+
+    def _map_box(self, command: Command, image: int | None) -> tuple[TensorRecord, Array, SramMap]:
+        """Of a map's load or store: the tensor, its box in DRAM [channel, row, col], and the map in SRAM."""
+        record = self._record(command, Layout.MAP)
+        expect(image is not None or record.image_stride == 0, "the prologue has no image")
+        extents = [command[f"{axis}s"] for axis in ("channel", "row", "col")]
+        box = []
+        for axis, extent, dim in zip(("channel", "row", "col"), extents, record.dims, strict=False):
+            expect(extent > 0 and command[axis] + extent <= dim, _BEYOND)
+            box.append(slice(command[axis], command[axis] + extent))
+        values = self.dram.strided(record, image or 0)[..., 0, 0][tuple(box)]
+        sram = self.sram.map("sram", command["sram"], extents, command["block_bytes"], values.dtype)
+        expect(command["row_bytes"] == sram.row_bytes, "sram: wrong row_bytes")
+        self.dram_bytes[record.traffic] += values.nbytes
+        return record, values, sram
+
+    def _load_weights(self, command: Command) -> None:
+        record = self._record(command, Layout.WEIGHTS, Layout.PACKED)
+        groups, group, *rest = record.dims
+        box = []
+        axes = ("out_channel", "in_channel", "kernel_row", "kernel_col")
+        for axis, dim in zip(axes, (groups * group, *rest), strict=True):
+            step = command[f"{axis}_step"] if axis.startswith("kernel") else 1
+            box.append(command[axis] + step * np.arange(command[f"{axis}s"]))
+            expect(len(box[-1]) > 0 and box[-1].min() >= 0 and box[-1].max() < dim, _BEYOND)
+        outs = box[0]
+        expect((outs[-1] + 1) % group == 0 or outs[0] // group == outs[-1] // group, "the box cuts a group")
         if record.layout is Layout.PACKED:
-            whole = starts[1:] == [0, 0, 0] and shape[1:] == list(record.dims[1:])
-            self._expect(whole and starts[0] % lanes == 0, "the box cuts packed weights")
-            places = _packed(record.dims, lanes, full=False)[box]
+            lanes = self.program.lanes
+            expect(outs[0] % lanes == 0 and box[1][0] % lanes == 0, "the box cuts a block of packed weights")
+            places = packed((groups * group, *rest), lanes, full=False)
+            values = self.dram.flat(record, places.size, NUMPY[record.dtype])[places[np.ix_(*box)]]
         else:
-            self._expect(record.layout is Layout.OIHW, f"weights in the layout {record.layout.name}")
-            places = np.arange(math.prod(record.dims)).reshape(record.dims)[box]
-        values = self._dram(record, image)[places]
-        addresses = self._weights("sram", command["sram"], shape, values.dtype)
-        self._write(addresses[: len(values)], values)
-        self._write(addresses[len(values) :], np.zeros((), values.dtype))
+            each, *others = np.ix_(*box)
+            values = self.dram.strided(record, 0)[(each // group, each % group, *others)]
+        addresses = self.sram.weights("sram", command["sram"], values.shape, values.dtype)
+        self.sram.write(addresses[: len(values)], values)
+        self.sram.write(addresses[len(values) :], np.zeros((), values.dtype))
         self.dram_bytes[record.traffic] += values.nbytes
 
-    def _store(self, command: Command, image: int) -> None:
-        record, target, sram = self._map_box(command, image)
-        self._expect(record.place is not Place.CONSTANT, "a store to a constant")
-        target[...] = self._read(sram.addresses(), sram.dtype)
+    def _load_table(self, command: Command) -> None:
+        record = self._record(command, Layout.TABLE)
+        outputs, taps, *_ = record.dims
+        start, count = command["first"], command["count"]
+        expect(count > 0 and start + count <= outputs, _BEYOND)
+        entries = self.dram.flat(record, outputs * taps, ENTRY)[start * taps : (start + count) * taps]
+        self.sram.operand("sram", command["sram"], entries.nbytes, 4)
+        self.sram.write(command["sram"] + np.arange(len(entries)) * ENTRY.itemsize, entries)
+        self.dram_bytes[record.traffic] += entries.nbytes
 
-    def _conv(self, command: Command, _image: int) -> None:
-        flags, kernel = command.flags, (command["kernel_rows"], command["kernel_cols"])
-        in_channels = command["in_channels"] // command["groups"]
-        accumulators = self._conv_map(command, "accumulators", "out", "accumulator_dtype")
-        if flags & CONV_FIRST:
-            sums = np.zeros(accumulators.addresses().shape, accumulators.dtype)
-        else:
-            sums = self._read(accumulators.addresses(), accumulators.dtype)
-        self.macs += sums.size * in_channels * math.prod(kernel)
-        if command["in_rows"] and command["in_cols"]:
-            inputs = self._conv_map(command, "input", "in", "input_dtype")
-            dtype = _NUMPY[Dtype(command["weight_dtype"])]
-            shape = (command["out_channels"], in_channels, *kernel)
-            weights = self._weights("weights", command["weights"], shape, dtype)[: shape[0]]
-            _convolve(command, self._read(inputs.addresses(), inputs.dtype), self._read(weights, dtype), sums)
+    def _record(self, command: Command, *layouts: Layout) -> TensorRecord:
+        expect(command["tensor"] < len(self.program.tensors), f"there is no tensor {command['tensor']}")
+        record = self.program.tensors[command["tensor"]]
+        expect(record.layout in layouts, f"a tensor of the layout {record.layout.name}")
+        return record
+
+    # Computing.
+
+    def _conv(self, command: Command) -> None:
+        flags = command.flags
+        out_channels, out_dtype = command["out_channels"], NUMPY[Dtype(command["output_dtype"])]
+        extents = (out_channels, command["out_map_rows"], command["out_map_cols"])
+        phase = (slice(None), _phase(command, "row"), _phase(command, "col"))
+        sum_dtype, block_bytes = NUMPY[Dtype(command["accumulator_dtype"])], command["out_block_bytes"]
+        sum_block_bytes = block_bytes // out_dtype.itemsize * sum_dtype.itemsize
+        target = self.sram.map("accumulators", command["accumulators"], extents, sum_block_bytes, sum_dtype)
+        places = target.addresses()[phase]
+        sums = np.zeros(places.shape, sum_dtype) if flags & CONV_FIRST else self.sram.read(places, sum_dtype)
+        self._add_products(command, sums)
         if flags & CONV_BIAS:
-            bias = self._conv_map(command, "bias", "", "accumulator_dtype")
-            sums += self._read(bias.addresses(), bias.dtype)
+            bias = self.sram.vector("bias", command["bias"], out_channels, sum_dtype)
+            sums += self.sram.read(bias.addresses(), sum_dtype)
         if flags & CONV_CLIP:
             sums = np.minimum(np.maximum(sums, command.real("clip_low")), command.real("clip_high"))
-        target = accumulators
         if flags & CONV_LAST:
-            target = self._conv_map(command, "output", "out", "output_dtype")
-            self._forget(accumulators)
-        self._forget(target)  # the lanes past the last channel remain undefined
-        self._write(target.addresses(), sums.astype(target.dtype))
+            self.sram.forget(places, sum_dtype)
+            self.sram.forget(target.lanes_past_the_last()[phase], sum_dtype)
+            target = self.sram.map("output", command["output"], extents, block_bytes, out_dtype)
+        self._put(target, sums, phase)
 
-    # Operands in SRAM.
+    def _add_products(self, command: Command, sums: Array) -> None:
+        """Add the products of the taps that lie within the input map to the sums [output channel, row, col]."""
+        groups = command["groups"]
+        expect(command["in_channels"] % groups == 0 and len(sums) % groups == 0, "groups cut channels")
+        shape = (len(sums), command["in_channels"] // groups, command["kernel_rows"], command["kernel_cols"])
+        self.macs += sums[0].size * int(np.prod(shape))
+        if command["in_rows"] and command["in_cols"] and shape[2] and shape[3]:
+            inputs = self._map(command, "input", "in", "in_channels", NUMPY[Dtype(command["input_dtype"])])
+            dtype = NUMPY[Dtype(command["weight_dtype"])]
+            weights = self.sram.weights("weights", command["weights"], shape, dtype)[: shape[0]]
+            read = self.sram.read(inputs.addresses(), inputs.dtype)
+            convolve(command, read, self.sram.read(weights, dtype), sums)
 
-    def _conv_map(self, command: Command, name: str, side: str, dtype_name: str) -> _Map:
-        """An operand of CONV: a map of the ``in`` or ``out`` side, or else the bias."""
-        dtype = _NUMPY[Dtype(command[dtype_name])]
-        channels = command["in_channels" if side == "in" else "out_channels"]
-        rows, cols = (command[f"{side}_rows"], command[f"{side}_cols"]) if side else (1, 1)
-        row_bytes = self._row_bytes(cols, dtype)
-        block_bytes = command[f"{side}_block_bytes"] if side else round_up(1, self.program.lines) * row_bytes
-        if name == "accumulators":  # as many elements from block to block as in the output
-            block_bytes = block_bytes // _NUMPY[Dtype(command["output_dtype"])].itemsize * dtype.itemsize
-        operand = _Map(command[name], channels, rows, cols, block_bytes, row_bytes, self.program.lanes, dtype)
-        return self._placed(name, operand)
+    def _pool(self, command: Command) -> None:
+        target = self._map(command, "output", "out", "channels")
+        inputs = np.empty((target.channels, 0, 0), _FLOAT)
+        if command["in_rows"] and command["in_cols"]:
+            inputs = self.sram.read(self._map(command, "input", "in", "channels").addresses(), _FLOAT)
+        self._put(target, pool(command, inputs, (target.channels, target.rows, target.cols)))
 
-    def _weights(self, name: str, base: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Places:
-        """The byte addresses of packed weights [o, i, row, col], with all lanes of the last output block."""
-        shape = (round_up(shape[0], self.program.lanes), *shape[1:])
-        self._operand(name, base, math.prod(shape) * dtype.itemsize, dtype)
-        return base + _packed(shape, self.program.lanes, full=True) * dtype.itemsize
+    def _resize(self, command: Command) -> None:
+        target = self._map(command, "output", "out", "channels")
+        inputs = self.sram.read(self._map(command, "input", "in", "channels").addresses(), _FLOAT)
+        rows, cols = (
+            self._entries(command, axis, count) for axis, count in (("row", target.rows), ("col", target.cols))
+        )
+        try:
+            self._put(target, resize(inputs, rows, cols, command["in_row"], command["in_col"]))
+        except IndexError as error:
+            raise ProgramError(str(error)) from None
 
-    def _row_bytes(self, cols: int, dtype: np.dtype[Any]) -> int:
-        return round_up(cols, self.program.column_align) * self.program.lanes * dtype.itemsize
+    def _entries(self, command: Command, axis: str, outputs: int) -> Entries:
+        """A table's entries in SRAM, [output, tap]."""
+        base, taps = command[f"{axis}_table"], command[f"{axis}_taps"]
+        self.sram.operand(f"{axis}_table", base, outputs * taps * ENTRY.itemsize, 4)
+        return self.sram.read(base + np.arange(outputs * taps).reshape(outputs, taps) * ENTRY.itemsize, ENTRY)
 
-    def _placed(self, name: str, sram: _Map) -> _Map:
-        """The map itself, after its rules are checked."""
-        self._expect(sram.row_bytes == self._row_bytes(sram.cols, sram.dtype), f"{name}: wrong row_bytes")
-        rows_bytes = round_up(sram.rows, self.program.lines) * sram.row_bytes
-        self._expect(sram.block_bytes >= rows_bytes, f"{name}: block_bytes hold fewer than the map's rows")
-        whole_blocks = ceil_div(sram.channels, sram.lanes) - 1
-        self._operand(name, sram.base, whole_blocks * sram.block_bytes + rows_bytes, sram.dtype)
-        return sram
+    def _eltwise(self, command: Command) -> None:
+        function, kind = Function(command["function"]), Partner(command["partner_kind"])
+        expect((kind is Partner.NONE) == (function in UNARY), f"{function.name} of the partner {kind.name}")
+        extents = [command[axis] for axis in ("channels", "rows", "cols")]
+        maps = [self.sram.map("input", command["input"], extents, command["in_block_bytes"], _FLOAT)]
+        if kind in (Partner.MAP, Partner.VECTOR):
+            sizes = extents if kind is Partner.MAP else (extents[0], 1, 1)
+            maps.append(self.sram.map("partner", command["partner"], sizes, command["partner_block_bytes"], _FLOAT))
+        first, *second = [self.sram.read(each.addresses(), _FLOAT) for each in maps]
+        value0, value1 = np.float32(command.real("value0")), np.float32(command.real("value1"))
+        with np.errstate(all="ignore"):
+            if function in UNARY:
+                values = UNARY[function](first, value0, value1)
+            else:
+                values = BINARY[function](first, second[0] if second else np.full_like(first, value0))
+        self._put(self.sram.map("output", command["output"], extents, command["out_block_bytes"], _FLOAT), values)
 
-    def _operand(self, name: str, base: int, size_bytes: int, dtype: np.dtype[Any]) -> None:
-        """Check an operand's address, and note how far it reaches."""
-        self._expect(base % dtype.itemsize == 0, f"{name}: address {base} is no multiple of {dtype.itemsize}")
-        starts = memory_starts(self.program.memories)
-        for memory, (start, memory_bytes) in enumerate(zip(starts, self.program.memories, strict=False)):
-            if start <= base and base + size_bytes <= start + memory_bytes:
-                self.reached[memory] = max(self.reached[memory], base + size_bytes - start)
-                return
-        raise ProgramError(f"{self.where}: {name}: bytes {base}-{base + size_bytes} do not lie within one memory")
+    def _map(self, command: Command, name: str, side: str, channels: str, dtype: np.dtype[Any] = _FLOAT) -> SramMap:
+        """The operand whose extents are the fields of the ``in`` or ``out`` side."""
+        extents = (command[channels], command[f"{side}_rows"], command[f"{side}_cols"])
+        return self.sram.map(name, command[name], extents, command[f"{side}_block_bytes"], dtype)
 
-    def _read(self, addresses: Places, dtype: np.dtype[Any]) -> Array:
-        every = addresses[..., np.newaxis] + np.arange(dtype.itemsize)
-        if self.checked and not self.written[every].all():
-            first = every[~self.written[every]].min()
-            raise ProgramError(f"{self.where}: reads byte {first} of the SRAM, which nothing wrote")
-        return np.asarray(self.sram[every].view(dtype)[..., 0])
-
-    def _write(self, addresses: Places, values: Array) -> None:
-        every = addresses[..., np.newaxis] + np.arange(values.dtype.itemsize)
-        self.sram[every] = np.array(np.broadcast_to(values, addresses.shape))[..., np.newaxis].view(np.uint8)
-        self.written[every] = True
-
-    def _forget(self, sram: _Map) -> None:
-        """Make the elements of a map undefined, with the lanes past the last channel."""
-        for addresses in (sram.addresses(), sram.lanes_past_the_last()):
-            every = addresses[..., np.newaxis] + np.arange(sram.dtype.itemsize)
-            self.sram[every] = _UNWRITTEN
-            self.written[every] = False
-
-    # Tensors in DRAM.
-
-    def _record(self, command: Command) -> TensorRecord:
-        self._expect(command["tensor"] < len(self.program.tensors), f"there is no tensor {command['tensor']}")
-        return self.program.tensors[command["tensor"]]
-
-    def _dram(self, record: TensorRecord, image: int) -> Array:
-        """The elements of one image's tensor, flat, in DRAM."""
-        dtype, elems = _NUMPY[record.dtype], math.prod(record.dims)
-        skip = image * elems if record.per_image else 0
-        if record.place is Place.ARGUMENT:
-            self._expect(record.offset < len(self.arguments), f"there is no argument {record.offset}")
-            memory = self.arguments[record.offset]
-            self._expect(memory.dtype == dtype and memory.flags.c_contiguous, "the argument's type or strides differ")
-            start, flat = 0, memory.reshape(-1).view(np.uint8)
-        else:
-            constant = record.place is Place.CONSTANT
-            start, flat = record.offset, np.frombuffer(self.program.constants, np.uint8) if constant else self.workspace
-        start, stop = start + skip * dtype.itemsize, start + (skip + elems) * dtype.itemsize
-        self._expect(stop <= len(flat), "the tensor is larger than its memory")
-        return flat[start:stop].view(dtype)
-
-    def _map_box(self, command: Command, image: int) -> tuple[TensorRecord, Array, _Map]:
-        """Of a map's load or store: the tensor, its box in DRAM [channel, row, col], and the map in SRAM."""
-        record = self._record(command)
-        self._expect(record.layout is Layout.NCHW, f"a map in the layout {record.layout.name}")
-        channels, rows, cols = command["channels"], command["rows"], command["cols"]
-        box = self._box(record, (0, command["channel"], command["row"], command["col"]), (1, channels, rows, cols))
-        values = self._dram(record, image).reshape(record.dims)[box][0]
-        self.dram_bytes[record.traffic] += values.nbytes
-        steps = (command["block_bytes"], command["row_bytes"], self.program.lanes)
-        return record, values, self._placed("sram", _Map(command["sram"], channels, rows, cols, *steps, values.dtype))
-
-    def _box(self, record: TensorRecord, starts: Sequence[int], counts: Sequence[int]) -> tuple[slice, ...]:
-        for start, count, dim in zip(starts, counts, record.dims, strict=True):
-            self._expect(count > 0 and start + count <= dim, "the box is empty or reaches beyond the tensor")
-        return tuple(slice(start, start + count) for start, count in zip(starts, counts, strict=True))
-
-    def _expect(self, condition: bool, otherwise: str) -> None:
-        if not condition:
-            raise ProgramError(f"{self.where}: {otherwise}")
+    def _put(self, target: SramMap, values: Array, phase: tuple[slice, ...] = ()) -> None:
+        """Write a result, or a phase of it; the lanes past the last channel become undefined."""
+        self.sram.forget(target.lanes_past_the_last()[phase], target.dtype)
+        self.sram.write(target.addresses()[phase], values.astype(target.dtype))
 
 
-def _convolve(command: Command, inputs: Array, weights: Array, sums: Array) -> None:
-    """Add to the sums [output channel, row, col], tap by tap and group by group; taps outside the map are skipped."""
-
-    def reads(axis: str, pad: str, tap: int) -> tuple[list[int], list[int]]:
-        """The outputs along an axis whose tap lies within the map, and the positions that they read."""
-        shift = tap * command[f"dilation_{axis}"] - command[pad]
-        pairs = [(out, out * command[f"stride_{axis}"] + shift) for out in range(command[f"out_{axis}"])]
-        pairs = [(out, position) for out, position in pairs if 0 <= position < command[f"in_{axis}"]]
-        return [out for out, _ in pairs], [position for _, position in pairs]
-
-    groups = command["groups"]
-    ins, outs = len(inputs) // groups, len(sums) // groups
-    for row, col in np.ndindex(command["kernel_rows"], command["kernel_cols"]):
-        out_rows, in_rows = reads("rows", "pad_top", row)
-        out_cols, in_cols = reads("cols", "pad_left", col)
-        for group in range(groups):
-            own = range(group * outs, (group + 1) * outs)
-            read = inputs[np.ix_(range(group * ins, (group + 1) * ins), in_rows, in_cols)]
-            sums[np.ix_(own, out_rows, out_cols)] += np.tensordot(weights[own, :, row, col], read, axes=1)
+def _phase(command: Command, axis: str) -> slice:
+    """The positions of the output map along an axis that CONV computes."""
+    start, count, step = command[f"out_{axis}"], command[f"out_{axis}s"], command[f"out_{axis}_step"]
+    stop = start + (count - 1) * step + 1
+    expect(count > 0 and step > 0 and stop <= command[f"out_map_{axis}s"], "the outputs lie beyond the output map")
+    return slice(start, stop, step)
