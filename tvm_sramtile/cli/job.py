@@ -81,13 +81,16 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def _generation(name: str | None) -> Generation:
     """The front end asked for, or the one whose TVM is installed; raises ``MissingDependency`` where there is none."""
-    if name != "relay":
-        try:
-            require_tvm("relax")
-        except MissingDependency:
-            if name == "relax":
-                raise
-        else:
-            return "relax"
-    require_tvm("relay")
-    return "relay"
+    if name == "relay" or (name is None and not _has("relax") and _has("relay")):
+        require_tvm("relay")
+        return "relay"
+    require_tvm("relax")
+    return "relax"
+
+
+def _has(generation: Generation) -> bool:
+    try:
+        require_tvm(generation)
+    except MissingDependency:
+        return False
+    return True
