@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,10 @@ def read_job(model: Path, spec: str, overrides: Sequence[str], frontend: str | N
     """Read everything that the user gave, the cheap things first."""
     chip, options = _configure(AcceleratorSpec.load(spec), overrides)
     shapes = dict(_shape(text) for text in shape)
-    generation = _generation(frontend)
+    if frontend is not None and frontend not in ("relax", "relay"):
+        raise OptionError(f"option --frontend {frontend!r}: must be relax or relay")
     prepared = models.prepare(model, shapes)
-    require_tvm(generation)
-    module: Any = importlib.import_module(f"tvm_sramtile.{generation}")
+    module: Any = importlib.import_module(f"tvm_sramtile.{_generation(frontend)}")
     return Job(prepared, chip, options, module)
 
 
@@ -80,17 +80,17 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _generation(name: str | None) -> Generation:
-    names: Mapping[str, Generation] = {"relax": "relax", "relay": "relay"}
-    if name is not None:
-        if name not in names:
-            raise OptionError(f"option --frontend {name!r}: must be relax or relay")
-        return names[name]
-    try:
-        require_tvm("relax")
-    except MissingDependency:
-        try:
-            require_tvm("relay")
-        except MissingDependency as error:
-            raise MissingDependency(f"no front end can be used: {error}") from None
+    """The front end asked for, or the one whose TVM is installed; raises ``MissingDependency`` where there is none."""
+    if name == "relay" or (name is None and not _has("relax") and _has("relay")):
+        require_tvm("relay")
         return "relay"
+    require_tvm("relax")
     return "relax"
+
+
+def _has(generation: Generation) -> bool:
+    try:
+        require_tvm(generation)
+    except MissingDependency:
+        return False
+    return True

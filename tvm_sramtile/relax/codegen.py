@@ -14,6 +14,7 @@ from tvm import relax
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
 from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.engine.native import RegionProgram, engine_object, region_objects
+from tvm_sramtile.errors import SramtileError
 from tvm_sramtile.ir import Tensor, digest_of
 from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relax.access import attributes_of, constant_value
@@ -25,8 +26,14 @@ NAME = f"relax.ext.{CODEGEN}"
 
 
 def register() -> None:
-    """Make the back end known to TVM; a second call changes nothing."""
+    """Make the back end and our errors known to TVM; a second call changes nothing."""
     tvm_ffi.register_global_func(NAME, generate, override=True)
+    # Passes and codegen run below C++: an error whose class TVM does not know comes out as a RuntimeError.
+    waiting: list[type[SramtileError]] = [SramtileError]
+    while waiting:
+        kind = waiting.pop()
+        tvm_ffi.register_error(f"tvm_sramtile.{kind.__name__}", kind)
+        waiting += kind.__subclasses__()
 
 
 def generate(functions: Sequence[relax.Function], options: Any, constant_names: Any) -> list[Any]:

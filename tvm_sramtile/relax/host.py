@@ -16,7 +16,7 @@ from tvm_sramtile.relax.read import find_steps
 from tvm_sramtile.relax.regions import functions_in_order
 from tvm_sramtile.relax.walk import blocks_of, is_closed
 
-NOT_PARTITIONED = "the module was not partitioned"
+NOT_PARTITIONED = "the module has not been partitioned"
 
 
 def host_ops(mod: tvm.IRModule) -> tuple[HostOp, ...]:

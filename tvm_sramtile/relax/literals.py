@@ -23,7 +23,9 @@ def fold_constants(mod: tvm.IRModule) -> tvm.IRModule:
         if reshaped is not function:
             edit.replace(var, reshaped)
     mod = edit.result()
-    plain = {var.name_hint for var, _ in plain_functions(mod)}
+    plain = {var.name_hint for var, function in plain_functions(mod) if _has_constant_calls(function)}
+    if not plain:  # TVM would lower every operator only to find that
+        return mod
     # Regions are held back: folding slices of their weights would take long and be in vain.
     open_to_it = {
         var: function
@@ -32,11 +34,29 @@ def fold_constants(mod: tvm.IRModule) -> tvm.IRModule:
     }
     folded = relax.transform.FoldConstant()(tvm.IRModule(open_to_it, global_infos=mod.global_infos))
     edit = ModuleEdit(mod)
-    for var, function in plain_functions(mod):
-        new = folded[var.name_hint]
-        if not new.same_as(function):
-            edit.replace(var, new)
+    for var, _ in plain_functions(mod):
+        if var.name_hint in plain:
+            edit.replace(var, folded[var.name_hint])
     return edit.result()
+
+
+def _has_constant_calls(function: relax.Function) -> bool:
+    """Whether some operator is applied to literals alone."""
+    literals: set[int] = set()
+
+    def is_literal(expr: Any) -> bool:
+        if isinstance(expr, relax.Tuple):
+            return all(is_literal(part) for part in expr.fields)
+        return is_constant(expr) or not isinstance(expr, relax.Var) or identity(expr) in literals
+
+    for block in blocks_of(function.body):
+        for binding in block.bindings:
+            value = getattr(binding, "value", None)
+            if is_constant(value):
+                literals.add(identity(binding.var))
+            elif op_name(value) and value.args and all(is_literal(argument) for argument in value.args):
+                return True
+    return False
 
 
 def _fold_reshapes(function: relax.Function) -> relax.Function:

@@ -59,4 +59,4 @@ def _bind(mod: tvm.IRModule, params: Params) -> tvm.IRModule:
 
 
 def _tensor(value: Any) -> Any:
-    return tvm.runtime.tensor(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
+    return tvm.runtime.tensor(np.asarray(value, order="C")) if isinstance(value, np.ndarray) else value

@@ -177,7 +177,7 @@ def _arguments(main: relax.Function, inputs: Mapping[str, Array]) -> list[Any]:
 
 
 def _tensor(array: Array) -> Any:
-    return tvm.runtime.tensor(np.ascontiguousarray(array))
+    return tvm.runtime.tensor(np.asarray(array, order="C"))
 
 
 def _arrays(value: Any) -> tuple[Array, ...]:

@@ -8,6 +8,7 @@ from tvm_sramtile.relay.codegen import register  # noqa: E402 - TVM is looked at
 from tvm_sramtile.relay.host_ops import host_ops  # noqa: E402
 from tvm_sramtile.relay.partition import PartitionForSramtile, partition_for_sramtile  # noqa: E402
 from tvm_sramtile.relay.runner import (  # noqa: E402
+    constants,
     export_library,
     import_onnx,
     regions,
@@ -22,6 +23,7 @@ register()
 __all__ = [
     "PartitionForSramtile",
     "SplitOversized",
+    "constants",
     "export_library",
     "host_ops",
     "import_onnx",

@@ -1,4 +1,4 @@
-"""Reads the body of a region back and compares it with the plan: what TVM would compute is what the program computes."""
+"""Reads the body of a region back and compares it with the plan: TVM would compute what the program computes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Body:
         rows, cols = self.slice(where, core.args[0])
         if cols != self.plan.in_cols:
             self.fail(f"{where} reads columns {cols}, its plan {self.plan.in_cols}")
-        top, left, bottom, right = op.padding
+        top, _, bottom, _ = op.padding
         pads = (top, self.plan.pad_left, bottom, right_pad(self.step.op))
         self.same(where, op, replace(self.step.op, in_rows=len(rows), in_cols=len(cols), padding=pads))
         return Chunk(out_rows, rows, top, bottom)

@@ -95,6 +95,11 @@ class Graph:
             node = self.bound[node]
         return node
 
+    def literal(self, node: Node) -> Node:
+        """The constant that a node stands for; nodes that stand for none are returned as they are."""
+        value = self.resolve(node)
+        return value if isinstance(value, relay.Constant) else node
+
     def only_user(self, node: Node) -> Node:
         """The one user of a node's value; ``None`` when there are more or less, or it is the result."""
         users = self.users.get(node, ())
@@ -124,6 +129,7 @@ def rewrite(graph: Graph, replace: Mapping[Node, Callable[[Lookup], Node]], abso
     """The graph's last node, rebuilt with some nodes replaced.
 
     Args:
+        graph: of the function's body.
         replace: makes a node's replacement, given what stands for its operands.
         absorbed: nodes that only replaced nodes have used; ``let`` bindings of them vanish.
     """

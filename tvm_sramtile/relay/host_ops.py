@@ -9,23 +9,22 @@ import tvm
 from tvm import relay
 
 from tvm_sramtile.frontend import HostOp
-from tvm_sramtile.relay.functions import compiler_of, is_region, read_marks
-from tvm_sramtile.relay.graph import Node, graph_of, post_order
+from tvm_sramtile.relay.functions import read_marks
+from tvm_sramtile.relay.graph import Node, graph_of, is_closed, post_order
 from tvm_sramtile.relay.read import op_name, shape_of, value_name
 from tvm_sramtile.relay.split import NO_UNIT, candidates
 
-NOT_PARTITIONED = "the module has not been partitioned"
+NOT_PARTITIONED = "the module was not partitioned"
 
 
 def host_ops(mod: tvm.IRModule) -> tuple[HostOp, ...]:
-    """Every operator outside the regions, in order of execution: ``main``, then functions that it calls, then others."""
+    """The operators of a partitioned module that no region holds, in the order of execution.
+
+    Functions of other back ends are left out: they do not run on the host either.
+    """
     typed = relay.transform.InferType()(mod)
-    found: list[HostOp] = []
-    for var in function_order(typed):
-        function = typed[var]
-        if not is_region(function):
-            found.extend(_function_ops(typed, function))
-    return tuple(found)
+    functions = [typed[var] for var in function_order(typed) if not is_closed(typed[var])]
+    return tuple(op for function in functions for op in _function_ops(typed, function))
 
 
 def function_order(mod: tvm.IRModule) -> list[Any]:
@@ -50,20 +49,16 @@ def function_order(mod: tvm.IRModule) -> list[Any]:
 
 def _function_ops(mod: tvm.IRModule, function: Any) -> list[HostOp]:
     graph = graph_of(function.body)
-    compiler = compiler_of(function)
+    marks = read_marks(mod)
     reasons: dict[Node, str] = {}
-    if compiler is None:
-        marks = read_marks(mod)
-        if marks is None:
-            reasons = dict.fromkeys((node for node in graph.order if op_name(node) == "nn.conv2d"), NOT_PARTITIONED)
-        else:
-            for candidate in candidates(graph, *marks, digests=False):
-                # One that fits can only stand here if somebody has added it after the partition.
-                reason = NOT_PARTITIONED if candidate.error is None else str(candidate.error)
-                reasons[candidate.match.nodes[0]] = reason
-    other = NO_UNIT if compiler is None else f"its function is compiled by the back end {compiler!r}"
+    if marks is None:
+        reasons = dict.fromkeys((node for node in graph.order if op_name(node) == "nn.conv2d"), NOT_PARTITIONED)
+    else:
+        for candidate in candidates(graph, *marks, digests=False):
+            # One that fits can only stand here if somebody has added it after the partition.
+            reasons[candidate.match.nodes[0]] = candidate.reason or NOT_PARTITIONED
     return [
-        HostOp(str(op_name(node)), value_name(node, index), macs_of(node), reasons.get(node, other))
+        HostOp(str(op_name(node)), value_name(node, index), macs_of(node), reasons.get(node, NO_UNIT))
         for index, node in enumerate(node for node in graph.order if op_name(node) is not None)
     ]
 

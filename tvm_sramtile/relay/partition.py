@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -52,7 +53,7 @@ class PartitionForSramtile:
         UnsupportedOp, DoesNotFit: an operator is refused, with ``options.on_refusal == "error"``.
     """
 
-    def __init__(self, spec: AcceleratorSpec | str | None = None, options: Options | None = None) -> None:
+    def __init__(self, spec: AcceleratorSpec | str | Path | None = None, options: Options | None = None) -> None:
         self.spec, self.options = spec_of(spec), options or Options()
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -62,7 +63,7 @@ class PartitionForSramtile:
 
 def partition_for_sramtile(
     mod: tvm.IRModule,
-    spec: AcceleratorSpec | str | None = None,
+    spec: AcceleratorSpec | str | Path | None = None,
     options: Options | None = None,
     *,
     params: Mapping[str, Any] | None = None,
@@ -78,6 +79,7 @@ def partition_for_sramtile(
     Raises:
         UnsupportedOp, DoesNotFit: an operator is refused, with ``options.on_refusal == "error"``.
         SpecError: the spec is unknown or makes no sense.
+        ModelError: ``params`` has a name that is no parameter's.
     """
     chip, choices = spec_of(spec), options or Options()
     prepared = prepare_module(mod, params or {})

@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from tvm_sramtile.errors import ModelError
 from tvm_sramtile.relay.functions import exchange, is_plain, type_definitions_of
 from tvm_sramtile.relay.graph import Graph, Lookup, Node, graph_of
 from tvm_sramtile.relay.read import is_per_channel, op_name, shape_of
@@ -20,10 +21,18 @@ def prepare_module(mod: tvm.IRModule, params: Mapping[str, Any]) -> tvm.IRModule
     Only plain functions are changed: what a back end has taken, it keeps as it is.
 
     Args:
+        mod: left as it is.
         params: values of parameters of ``main`` by name, to become constants.
+
+    Raises:
+        ModelError: ``params`` has a name that is no parameter's.
     """
     functions = dict(mod.functions)
     if params:
+        known = parameter_names(mod)
+        for name in params:
+            if name not in known:
+                raise ModelError(f"params has {name!r}, which is no parameter of main: these are {', '.join(known)}")
         main = mod.get_global_var("main")
         functions[main] = relay.build_module.bind_params_by_name(functions[main], dict(params))
     # Called one by one: in a Sequential, the current opt_level would leave some out.
@@ -41,6 +50,11 @@ def prepare_module(mod: tvm.IRModule, params: Mapping[str, Any]) -> tvm.IRModule
         if not summed:
             return typed
         typed = exchange(typed, summed)
+
+
+def parameter_names(mod: tvm.IRModule) -> list[str]:
+    """The names of the parameters of ``main``."""
+    return [str(param.name_hint) for param in mod["main"].params]
 
 
 _PASSES = (

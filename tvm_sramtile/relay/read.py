@@ -1,4 +1,4 @@
-"""Finds what the accelerator may take in a Relay function: each convolution with its epilogue, as a step or a refusal."""
+"""Finds what the accelerator may take in a Relay function: convolutions with their epilogues, as steps or refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import relay
+from tvm import relay, tir
 from tvm.ir import Op
 
 from tvm_sramtile.geometry import Conv2d
@@ -21,14 +21,14 @@ _RESHAPING = ("reshape", "expand_dims", "squeeze")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an operator is no step: an attribute, its value, and what is allowed."""
+    """Why an operator is no step: an attribute, its value, and what the accelerator takes."""
 
     attribute: str
-    value: str
-    allowed: str
+    value: object
+    takes: str
 
     def __str__(self) -> str:
-        return f"{self.attribute} = {self.value}: {self.allowed}"
+        return f"{self.attribute} = {self.value}: the accelerator takes {self.takes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,13 @@ class Match:
     Attributes:
         name: what reports call it.
         nodes: the nodes that become one step, the convolution first; the last one's value is the step's.
-        bias, clip: the epilogue.
+        operands: data, weight, and the bias if there is one.
+        clip: limits of the values.
     """
 
     name: str
     nodes: tuple[Node, ...]
-    bias: Node | None = None
+    operands: tuple[Node, ...]
     clip: Clip | None = None
 
     @property
@@ -52,20 +53,23 @@ class Match:
         return self.nodes[-1]
 
     @property
-    def operands(self) -> tuple[Node, ...]:
-        """Data, weight, and the bias if there is one."""
-        data, weight = self.nodes[0].args
-        return (data, weight) if self.bias is None else (data, weight, self.bias)
+    def bias(self) -> Node | None:
+        """What is added to each channel."""
+        return self.operands[2] if len(self.operands) > 2 else None
 
     def alone(self) -> Match:
         """The convolution without its epilogue."""
-        return Match(self.name, self.nodes[:1])
+        return Match(self.name, self.nodes[:1], self.operands[:2])
 
 
 def find_matches(graph: Graph) -> tuple[Match, ...]:
-    """Every ``nn.conv2d`` of a function whose types have been inferred, in order of execution, each with its epilogue."""
+    """Every ``nn.conv2d`` of a function with its epilogue, in order of execution; types must have been inferred."""
     convolutions = [node for node in graph.order if op_name(node) == CONV2D]
-    return tuple(_grow(graph, Match(value_name(node, index), (node,))) for index, node in enumerate(convolutions))
+    return tuple(_grow(graph, _bare(graph, node, index)) for index, node in enumerate(convolutions))
+
+
+def _bare(graph: Graph, call: Node, index: int) -> Match:
+    return Match(value_name(call, index), (call,), tuple(graph.literal(operand) for operand in call.args))
 
 
 def op_name(node: Node) -> str | None:
@@ -86,12 +90,12 @@ def _grow(graph: Graph, match: Match) -> Match:
         user = graph.only_user(match.root)
         bias = _bias_added(graph, match, user)
         if bias is not None:
-            match = Match(match.name, (*match.nodes, user), bias)
+            match = Match(match.name, (*match.nodes, user), (*match.operands, graph.literal(bias)))
             continue
         clip = clip_of(user)
         if clip is None:
             return match
-        match = Match(match.name, (*match.nodes, user), match.bias, match.clip.then(clip) if match.clip else clip)
+        match = Match(match.name, (*match.nodes, user), match.operands, match.clip.then(clip) if match.clip else clip)
 
 
 def _bias_added(graph: Graph, match: Match, user: Node) -> Node | None:
@@ -149,27 +153,32 @@ def read_step(match: Match, *, digests: bool = True) -> Step | Refusal:
     """The step that a match describes, or why it is none.
 
     Args:
+        match: from a function whose types have been inferred.
         digests: constant weights and biases are named by their values; else all are run-time values.
     """
-    shapes = [shape_of(node) for node in (*match.operands, match.root)]
-    for node, shape in zip((*match.operands, match.root), shapes, strict=True):
-        if shape is None:
-            return Refusal("shape", _type_text(node), "must be static")
-    (data, weight), output = match.operands[:2], match.root
+    for name, node in zip(_ROLES, match.operands, strict=False):
+        if shape_of(node) is None:
+            return Refusal(f"shape of {name}", _type_text(node), "static shapes")
     op = read_conv2d(match.nodes[0])
     if isinstance(op, Refusal):
         return op
+    tensors = [
+        _tensor(name, node, digests and name != "data") for name, node in zip(_ROLES, match.operands, strict=False)
+    ]
     return Step(
         name=match.name,
         op=op,
-        data=_tensor("data", data),
-        weight=_tensor("weight", weight, digests),
-        output=_tensor("output", output),
-        images=int(data.checked_type.shape[0]),
-        bias=None if match.bias is None else _tensor("bias", match.bias, digests),
+        data=tensors[0],
+        weight=tensors[1],
+        output=_tensor("output", match.root),
+        images=tensors[0].shape[0],
+        bias=tensors[2] if len(tensors) > 2 else None,
         clip=match.clip,
         origin=tuple(str(op_name(node)) for node in match.nodes),
     )
+
+
+_ROLES = ("data", "weight", "bias")
 
 
 def _tensor(name: str, node: Node, digests: bool = False) -> Tensor:
@@ -180,24 +189,22 @@ def _tensor(name: str, node: Node, digests: bool = False) -> Tensor:
 def read_conv2d(call: Node) -> Conv2d | Refusal:
     """The convolution that a call of ``nn.conv2d`` with static shapes computes."""
     attrs = call.attrs
-    for name, allowed in (("data_layout", "NCHW"), ("kernel_layout", "OIHW")):
-        if str(getattr(attrs, name)) != allowed:
-            return Refusal(name, str(getattr(attrs, name)), f"must be {allowed}")
-    if str(attrs.out_layout) not in ("", "NCHW"):
-        return Refusal("out_layout", str(attrs.out_layout), "must be NCHW")
+    for name, taken in (("data_layout", "NCHW"), ("kernel_layout", "OIHW"), ("out_layout", "NCHW")):
+        found = str(getattr(attrs, name)) or taken
+        if found != taken:
+            return Refusal(name, repr(found), repr(taken))
     data, weight = (node.checked_type for node in call.args)
-    for name, dtype in (("dtype", data.dtype), ("weight dtype", weight.dtype), ("out_dtype", call.checked_type.dtype)):
-        if dtype != "float32":
-            return Refusal(name, str(dtype), "must be float32")
+    if call.checked_type.dtype != data.dtype:
+        return Refusal("out_dtype", repr(call.checked_type.dtype), f"the dtype of data, {data.dtype!r}")
     _, in_channels, in_rows, in_cols = map(int, data.shape)
     out_channels, in_per_group, *kernel = map(int, weight.shape)
     groups = int(attrs.groups)
     if groups < 1 or in_per_group * groups != in_channels or out_channels % groups:
-        sizes = f"{in_channels} input channels and weight {_text(map(int, weight.shape))}"
-        return Refusal("groups", str(groups), f"does not fit {sizes}")
+        weights = _text(map(int, weight.shape))
+        return Refusal("groups", groups, f"groups that divide {in_channels} input channels as weight {weights} does")
     padding = four_pads(attrs.padding)
     if min(padding) < 0:
-        return Refusal("padding", _text(padding), "must not be negative")
+        return Refusal("padding", padding, "padding of at least 0")
     return Conv2d(
         in_channels=in_channels,
         in_rows=in_rows,
@@ -228,17 +235,16 @@ def _pair(numbers: Any) -> tuple[int, int]:
 def shape_of(node: Node) -> tuple[int, ...] | None:
     """The static shape of a tensor; ``None`` for other values and where an extent is known at run time only."""
     kind = node.checked_type
-    if not isinstance(kind, relay.TensorType):
+    if not isinstance(kind, relay.TensorType) or not all(isinstance(extent, tir.IntImm) for extent in kind.shape):
         return None
-    extents = [getattr(extent, "value", None) for extent in kind.shape]
-    return None if None in extents else tuple(int(extent) for extent in extents)
+    return tuple(int(extent) for extent in kind.shape)
 
 
 def _type_text(node: Node) -> str:
     kind = node.checked_type
     if not isinstance(kind, relay.TensorType):
         return type(kind).__name__
-    return _text("?" if getattr(extent, "value", None) is None else int(extent) for extent in kind.shape)
+    return _text(int(extent) if isinstance(extent, tir.IntImm) else "?" for extent in kind.shape)
 
 
 def _text(numbers: Any) -> str:

@@ -1,4 +1,4 @@
-"""Runs modules: under stock TVM, and with the accelerator inside the executable; imports networks, exports libraries."""
+"""Importing, running and exporting: what the command line and ``verify`` ask of a front end."""
 
 from __future__ import annotations
 
@@ -57,11 +57,24 @@ def regions(mod: tvm.IRModule) -> tuple[RegionAttributes, ...]:
     return tuple(read_attributes(var.name_hint, mod[var]) for var in function_order(mod) if is_region(mod[var]))
 
 
+def constants(mod: tvm.IRModule) -> Mapping[str, Array]:
+    """The values of the constants in the regions of a partitioned module, by digest."""
+    values: dict[str, Array] = {}
+    for function in mod.functions.values():
+        if is_region(function):
+            values |= constants_of(function)
+    return values
+
+
 def run_host(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
     """The outputs of a module that has no regions, under stock TVM."""
-    typed = relay.transform.InferType()(mod)
-    checked = _checked_inputs(typed["main"], inputs)
-    return _run(graph_executor.GraphModule(build(typed)["default"](tvm.cpu())), checked)
+    return run_built(mod, build(mod), inputs)
+
+
+def run_built(mod: tvm.IRModule, library: Any, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+    """The outputs of a module without regions that ``build`` or ``build_quickly`` has compiled."""
+    checked = _checked_inputs(relay.transform.InferType()(mod)["main"], inputs)
+    return _run(graph_executor.GraphModule(library["default"](tvm.cpu())), checked)
 
 
 def run_accelerator(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> NetworkRun:
@@ -101,8 +114,11 @@ def run_regions(
     params: list[Any] = []
     bodies: list[Any] = []
     values: dict[str, Array] = {}
+    known = {var.name_hint: function for var, function in mod.functions.items() if is_region(function)}
     for name, arrays in inputs.items():
-        function = mod[name]
+        if name not in known:
+            raise ModelError(f"the module has no region {name!r}")
+        function = known[name]
         attributes = read_attributes(name, function)
         own = [
             relay.var(f"{name}_{tensor.name}", shape=tensor.shape, dtype=tensor.dtype)
@@ -114,7 +130,8 @@ def run_regions(
     if not bodies:
         return {}
     module = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(bodies)))
-    return {name: (value,) for name, value in zip(inputs, run_host(module, values), strict=True)}
+    results = run_built(module, build_quickly(module), values)
+    return {name: (value,) for name, value in zip(inputs, results, strict=True)}
 
 
 def export_library(mod: tvm.IRModule, path: str) -> None:
@@ -130,6 +147,34 @@ def build(mod: tvm.IRModule) -> Any:
     """``relay.build`` for this machine, without TVM's advice to tune."""
     with _quiet(), tvm.transform.PassContext(opt_level=2):
         return relay.build(mod, target=host_target())
+
+
+def build_quickly(mod: tvm.IRModule) -> Any:
+    """The same where compiling counts more than the speed of what comes of it.
+
+    Unrolled bodies have hundreds of operators, and each of these passes infers the types of all of them anew, some of
+    them dozens of times.
+    """
+    with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=_SLOW_PASSES):
+        return relay.build(mod, target=f"{host_target()} -opt-level=0")
+
+
+_SLOW_PASSES = [
+    "CanonicalizeCast",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
+    "EliminateCommonSubexpr",
+    "FlattenAtrousConv",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "Legalize",
+    "SimplifyExpr",
+    "SimplifyExprPostAlterOp",
+    "SimplifyInference",
+    "SplitArgs",
+    "qnn.Legalize",
+]
 
 
 @contextmanager
@@ -223,10 +268,10 @@ def _checked_inputs(main: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
     wanted = {param.name_hint: param.checked_type for param in main.params}
     for name in inputs:
         if name not in wanted:
-            raise ModelError(f"input {name!r} is unknown: inputs are {', '.join(wanted) or 'none'}")
+            raise ModelError(f"input {name!r} is unknown: the network's inputs are {', '.join(wanted)}")
     for name, kind in wanted.items():
         if name not in inputs:
-            raise ModelError(f"input {name!r} is missing: inputs are {', '.join(wanted)}")
+            raise ModelError(f"input {name!r} is missing: the network's inputs are {', '.join(wanted)}")
         shape, dtype = tuple(map(int, kind.shape)), str(kind.dtype)
         given = np.asarray(inputs[name])
         if given.shape != shape or given.dtype.name != dtype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -49,7 +50,7 @@ class SplitOversized:
     """
 
     def __init__(
-        self, spec: AcceleratorSpec | str | None = None, options: Options | None = None, outline: bool = False
+        self, spec: AcceleratorSpec | str | Path | None = None, options: Options | None = None, outline: bool = False
     ) -> None:
         self.spec, self.options, self.outline = spec_of(spec), options or Options(), outline
 
@@ -58,7 +59,7 @@ class SplitOversized:
         return split_module(mod, self.spec, self.options, outline=self.outline)
 
 
-def spec_of(spec: AcceleratorSpec | str | None) -> AcceleratorSpec:
+def spec_of(spec: AcceleratorSpec | str | Path | None) -> AcceleratorSpec:
     """A spec from what users may give: a spec, a preset's name, a file's path, or nothing for the default."""
     return spec if isinstance(spec, AcceleratorSpec) else AcceleratorSpec.load(spec or DEFAULT_SPEC)
 
@@ -119,6 +120,11 @@ class Candidate:
     error: UnsupportedOp | DoesNotFit | None = None
 
     @property
+    def reason(self) -> str:
+        """Why the operator stays on the host, without its name; "" where it does not."""
+        return "" if self.error is None else str(self.error).removeprefix(f"{self.kind} {self.match.name}: ")
+
+    @property
     def kind(self) -> str:
         """The operator's short name."""
         return str(op_name(self.match.nodes[0])).rpartition(".")[2]
@@ -136,17 +142,20 @@ def candidates(
     """Every convolution of a function with its plan or its refusal, in order of execution.
 
     Args:
+        graph: of a function whose types have been inferred.
+        spec: the accelerator.
+        options: how to plan.
         alone: without epilogues.
         digests: see ``read_step``.
     """
     for found in find_matches(graph):
         match = found.alone() if alone else found
         if graph.has_references:
-            yield Candidate(match, error=UnsupportedOp(f"nn.conv2d {match.name}: {REFERENCES}"))
+            yield Candidate(match, error=UnsupportedOp(f"conv2d {match.name}: {REFERENCES}"))
             continue
         step = read_step(match, digests=digests)
         if isinstance(step, Refusal):
-            yield Candidate(match, error=UnsupportedOp(f"nn.conv2d {match.name}: {step}"))
+            yield Candidate(match, error=UnsupportedOp(f"conv2d {match.name}: {step}"))
             continue
         try:
             plan = plan_region(region_of(match.name, (step,)), spec, options)
@@ -162,7 +171,8 @@ def raise_refusals(mod: tvm.IRModule, spec: AcceleratorSpec, options: Options, *
         graph = graph_of(function.body)
         for index, node in enumerate(graph.order):
             if op_name(node) in UNTAKEN:
-                raise UnsupportedOp(f"{op_name(node)} {value_name(node, index)}: {NO_UNIT}")
+                kind = str(op_name(node)).rpartition(".")[2]
+                raise UnsupportedOp(f"{kind} {value_name(node, index)}: {NO_UNIT}")
         for candidate in candidates(graph, spec, options, alone=alone):
             if candidate.error is not None:
                 raise candidate.error

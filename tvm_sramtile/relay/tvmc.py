@@ -158,11 +158,14 @@ def _partition(
     """What ``tvmc`` calls: partition a module as the target's options say."""
     # Here, because no other command of tvmc needs the compiler.
     from tvm_sramtile.relay.partition import partition_for_sramtile
+    from tvm_sramtile.relay.prepare import parameter_names
 
     del mod_name  # names the library, not the regions
     try:
         settings = read_settings({**defaults, **options})
-        return partition_for_sramtile(module, settings.spec, settings.options, params=params)
+        # Importers hand over values of parameters that they have not used in the end.
+        used = {name: value for name, value in (params or {}).items() if name in parameter_names(module)}
+        return partition_for_sramtile(module, settings.spec, settings.options, params=used)
     except SramtileError as error:
         raise TVMCException(str(error)) from error
 

@@ -1,25 +1,28 @@
 /* CONV: from the command's fields to a job, and to the fastest kernels that this processor and these lanes allow. */
 #include "conv_job.h"
 
-static void run(const struct sramtile_conv_job* job) {
+typedef void kernels(const struct sramtile_conv_job* job);
+
 #if defined(__x86_64__)
-  /* Asked at each command: a cached answer would be state. It costs one load of what the C runtime has found out. */
-  const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (job->lanes % 16 == 0 && avx2 && __builtin_cpu_supports("avx512f")) {
-    sramtile_conv_avx512_16(job);
-    return;
+/* Asked at each command: a kept answer would be state. It costs a load of what the C runtime has found out. */
+static kernels* kernels_of(const struct sramtile_conv_job* job) {
+  if (job->lanes % 8 == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    const int avx512 = __builtin_cpu_supports("avx512f");
+    if (job->lanes == 16 && job->stride_cols == 1) {
+      return avx512 ? sramtile_conv_avx512_stride1 : sramtile_conv_avx2_stride1;
+    }
+    if (job->lanes == 16 && job->stride_cols == 2) {
+      return avx512 ? sramtile_conv_avx512_stride2 : sramtile_conv_avx2_stride2;
+    }
+    return sramtile_conv_avx2_any;
   }
-  if (job->lanes % 8 == 0 && avx2) {
-    sramtile_conv_avx2_8(job);
-    return;
-  }
-#endif
-  if (job->lanes % 4 == 0) {
-    sramtile_conv_4(job);
-  } else {
-    sramtile_conv_1(job);
-  }
+  return job->lanes % 4 == 0 ? sramtile_conv_4 : sramtile_conv_1;
 }
+#else
+static kernels* kernels_of(const struct sramtile_conv_job* job) {
+  return job->lanes % 4 == 0 ? sramtile_conv_4 : sramtile_conv_1;
+}
+#endif
 
 /* A 1x1 kernel without stride and padding takes a map whose rows lie without gaps as one long row. */
 static void flatten(struct sramtile_conv_job* job) {
@@ -81,5 +84,5 @@ void sramtile_conv(const struct sramtile_header* chip, uint8_t* sram, const stru
   };
   if (job.in_rows == 0) leave_out_input(&job);
   flatten(&job);
-  run(&job);
+  kernels_of(&job)(&job);
 }

@@ -24,12 +24,15 @@ struct sramtile_conv_job {
   int64_t pad_top, pad_left;
 };
 
-/* Kernels whose vectors have so many lanes; `lanes` of the job must be a multiple. */
+/* For any lanes, for multiples of 4, and what x86-64 processors with more instructions take: see the files. */
 void sramtile_conv_1(const struct sramtile_conv_job* job);
 void sramtile_conv_4(const struct sramtile_conv_job* job);
 #if defined(__x86_64__)
-void sramtile_conv_avx2_8(const struct sramtile_conv_job* job);
-void sramtile_conv_avx512_16(const struct sramtile_conv_job* job);
+void sramtile_conv_avx2_any(const struct sramtile_conv_job* job);
+void sramtile_conv_avx2_stride1(const struct sramtile_conv_job* job);
+void sramtile_conv_avx2_stride2(const struct sramtile_conv_job* job);
+void sramtile_conv_avx512_stride1(const struct sramtile_conv_job* job);
+void sramtile_conv_avx512_stride2(const struct sramtile_conv_job* job);
 #endif
 
 #endif

@@ -6,11 +6,19 @@
  *   MAX_COLS        widest tile: so many columns by two vectors must fit the registers
  *   EACH_WIDTH(X)   X(1) ... X(MAX_COLS)
  *   VECTOR_MAX, VECTOR_MIN   optional, the processor's own
+ *   LANES, STRIDE            optional: the only lanes and column stride that it is for; constants make it faster
  *
  * A strip is VL output channels of one channel block. A tile is up to MAX_COLS neighbouring columns of one output row,
  * of one strip or two; its sums stay in registers from the first tap to the epilogue.
  */
 #include "conv_job.h"
+
+#ifndef LANES
+#define LANES job->lanes
+#endif
+#ifndef STRIDE
+#define STRIDE job->stride_cols
+#endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NEVER_INLINE static __attribute__((noinline))
@@ -81,11 +89,11 @@ NEVER_INLINE void multiply_some(vec* sums, int cols, int strips, int from, int t
 ALWAYS_INLINE void start_sums(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
                               const struct tile* tile) {
   for (int strip = 0; strip < strips; strip++) {
-    const float* const start = job->start == NULL ? NULL : job->start + tile->out[strip] + tile->col * job->lanes;
+    const float* const start = job->start == NULL ? NULL : job->start + tile->out[strip] + tile->col * LANES;
 #pragma GCC unroll 16
     for (int col = 0; col < cols; col++) {
       const vec zero = {0};
-      sums[strip * cols + col] = start == NULL ? zero : load(start + col * job->lanes);
+      sums[strip * cols + col] = start == NULL ? zero : load(start + col * LANES);
     }
   }
 }
@@ -117,7 +125,7 @@ NEVER_INLINE void write_lanes(float* to, const vec* sums, int cols, int64_t step
 /* The epilogue. Each of its steps goes over all sums, so that none has a branch among the registers. */
 ALWAYS_INLINE void write_sums(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
                               const struct tile* tile) {
-  const int64_t lanes = job->lanes;
+  const int64_t lanes = LANES;
   if (job->bias != NULL) {
     const vec first = load(tile->bias[0]);
     const vec second = load(tile->bias[strips - 1]);
@@ -154,9 +162,9 @@ struct reach {
 
 ALWAYS_INLINE struct reach reach_of(const struct sramtile_conv_job* job, int64_t first, const int cols) {
   struct reach reach = {0, cols, first};
-  int64_t last = first + (cols - 1) * job->stride_cols;
-  for (; reach.in_col < 0 && reach.from < cols; reach.in_col += job->stride_cols) reach.from++;
-  for (; last >= job->in_cols && reach.to > 0; last -= job->stride_cols) reach.to--;
+  int64_t last = first + (cols - 1) * STRIDE;
+  for (; reach.in_col < 0 && reach.from < cols; reach.in_col += STRIDE) reach.from++;
+  for (; last >= job->in_cols && reach.to > 0; last -= STRIDE) reach.to--;
   return reach;
 }
 
@@ -167,7 +175,7 @@ struct taps {
 
 ALWAYS_INLINE struct taps taps_of(const struct sramtile_conv_job* job, int64_t left, const int cols) {
   struct taps taps = {0, job->kernel_cols};
-  const int64_t width = (cols - 1) * job->stride_cols;
+  const int64_t width = (cols - 1) * STRIDE;
   /* The divisions are for the borders only. */
   if (left + width < 0) taps.first = least_multiple(-left - width, job->dilation_cols);
   if (left + (job->kernel_cols - 1) * job->dilation_cols >= job->in_cols) {
@@ -179,9 +187,9 @@ ALWAYS_INLINE struct taps taps_of(const struct sramtile_conv_job* job, int64_t l
 /* One tap of a tile for `count` input channels. Columns whose input lies outside the map are skipped. */
 ALWAYS_INLINE void tap(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job, int64_t in_col,
                        const float* row, const float* w0, const float* w1, int64_t count) {
-  const int64_t lanes = job->lanes;
-  const int64_t step = job->stride_cols * lanes;
-  if (in_col >= 0 && in_col + (cols - 1) * job->stride_cols < job->in_cols) {
+  const int64_t lanes = LANES;
+  const int64_t step = STRIDE * lanes;
+  if (in_col >= 0 && in_col + (cols - 1) * STRIDE < job->in_cols) {
     multiply(sums, cols, strips, 0, cols, row + in_col * lanes, step, w0, w1, lanes, count);
     return;
   }
@@ -205,9 +213,9 @@ ALWAYS_INLINE void tap(vec* sums, const int cols, const int strips, const struct
 /* All input channels of the tile's group, in runs that lie in one block of the map and in one of the weights. */
 ALWAYS_INLINE void dense_tile(const struct sramtile_conv_job* job, const struct tile* tile, const int cols,
                               const int strips) {
-  const int64_t lanes = job->lanes;
+  const int64_t lanes = LANES;
   const int64_t taps = job->kernel_rows * job->kernel_cols;
-  const int64_t left = tile->col * job->stride_cols - job->pad_left;
+  const int64_t left = tile->col * STRIDE - job->pad_left;
   const struct taps range = taps_of(job, left, cols);
   vec sums[2 * MAX_COLS];
   start_sums(sums, cols, strips, job, tile);
@@ -256,13 +264,13 @@ NEVER_INLINE void multiply_some_lanes(vec* sums, int from, int to, const float* 
 
 ALWAYS_INLINE void depthwise_tap(vec* sums, const int cols, const struct sramtile_conv_job* job, int64_t in_col,
                                  const float* row, vec w) {
-  const int64_t step = job->stride_cols * job->lanes;
-  if (in_col >= 0 && in_col + (cols - 1) * job->stride_cols < job->in_cols) {
-    multiply_lanes(sums, 0, cols, row + in_col * job->lanes, step, w);
+  const int64_t step = STRIDE * LANES;
+  if (in_col >= 0 && in_col + (cols - 1) * STRIDE < job->in_cols) {
+    multiply_lanes(sums, 0, cols, row + in_col * LANES, step, w);
     return;
   }
   const struct reach reach = reach_of(job, in_col, cols);
-  const float* const x = row + reach.in_col * job->lanes;
+  const float* const x = row + reach.in_col * LANES;
   if (cols > 1 && reach.from == 1 && reach.to == cols) {
     multiply_lanes(sums, 1, cols, x, step, w);
   } else if (cols > 1 && reach.from == 0 && reach.to == cols - 1) {
@@ -279,8 +287,8 @@ ALWAYS_INLINE void depthwise_tap(vec* sums, const int cols, const struct sramtil
 
 /* One input channel for each output channel: lane by lane. */
 ALWAYS_INLINE void depthwise_tile(const struct sramtile_conv_job* job, const struct tile* tile, const int cols) {
-  const int64_t lanes = job->lanes;
-  const int64_t left = tile->col * job->stride_cols - job->pad_left;
+  const int64_t lanes = LANES;
+  const int64_t left = tile->col * STRIDE - job->pad_left;
   const struct taps range = taps_of(job, left, cols);
   const float* const block = tile->input + tile->input_lane;
   vec sums[2 * MAX_COLS];
@@ -339,16 +347,16 @@ static void run_strips(const struct sramtile_conv_job* job, struct tile* tile, t
 /* The tile's fields that depend on its strip alone. */
 static void place_strip(const struct sramtile_conv_job* job, struct tile* tile, int index, int64_t channel) {
   const int64_t taps = job->kernel_rows * job->kernel_cols;
-  const int64_t block = channel / job->lanes;
-  const int64_t lane = channel % job->lanes;
-  tile->weights[index] = job->weights + block * job->ipg * taps * job->lanes + lane;
+  const int64_t block = channel / LANES;
+  const int64_t lane = channel % LANES;
+  tile->weights[index] = job->weights + block * job->ipg * taps * LANES + lane;
   tile->bias[index] = job->bias == NULL ? NULL : job->bias + block * job->bias_block + lane;
   tile->out[index] = block * job->out_block + lane;
 }
 
 static void place_input(const struct sramtile_conv_job* job, struct tile* tile, int64_t channel) {
-  tile->input = job->input + channel / job->lanes * job->in_block;
-  tile->input_lane = channel % job->lanes;
+  tile->input = job->input + channel / LANES * job->in_block;
+  tile->input_lane = channel % LANES;
 }
 
 /* A strip that one group or several share; returns how many strips it has done (two of one group go together). */

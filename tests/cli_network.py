@@ -1,0 +1,72 @@
+"""A small network and the command line, for the suites that have a TVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+SPEC = ("--spec", "tiny-64k")
+
+
+def write_network(path: Path) -> Path:
+    """Two convolutions (the first of them too large for ``tiny-64k``), a bias, a relu, a sigmoid on the host."""
+    generator = np.random.default_rng(7)
+    arrays = {
+        "w0": generator.standard_normal((16, 3, 3, 3)),
+        "b0": generator.standard_normal(16),
+        "w1": generator.standard_normal((4, 16, 1, 1)),
+    }
+    constants = [numpy_helper.from_array(value.astype("float32"), name) for name, value in arrays.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["y0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["y0"], ["y1"]),
+        helper.make_node("Conv", ["y1", "w1"], ["y2"]),
+        helper.make_node("Sigmoid", ["y2"], ["out"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, channels, 48, 32])
+        for name, channels in (("x", 3), ("out", 4))
+    ]
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
+def sramtile(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line in this environment."""
+    command = [sys.executable, "-m", "tvm_sramtile", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def sramtile_json(*arguments: str | Path) -> Any:
+    """Its JSON; the command must succeed."""
+    result = sramtile(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def check_verification(found: Any) -> None:
+    """What ``verify`` must say of the network."""
+    assert found["ok"] is True
+    assert [output["name"] for output in found["outputs"]] == ["out"]
+    assert all(output["ok"] for output in found["outputs"])
+    first, second = found["regions"]
+    assert first["executions"] == 3
+    for region in (first, second):
+        assert region["ok"]
+        assert region["max_abs_diff"] <= region["tolerance"]
+        for figure in ("dram_bytes", "sram_peak_bytes", "cycles"):
+            assert region[figure]["predicted"] == region[figure]["measured"] > 0
+    (step,) = first["steps"]
+    assert step["chunks"] == len(step["marks"]) > 1
+    rows = [row for mark in step["marks"] for row in range(*mark["out_rows"])]
+    assert rows == list(range(48))
+    assert found["macs"] == {"accelerator": 48 * 32 * (16 * 3 * 9 + 4 * 16), "host": 0}
+    assert [op["op"] for op in found["host_ops"]] == ["sigmoid"]
