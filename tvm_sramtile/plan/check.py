@@ -5,24 +5,34 @@ What a chunk reads is found by listing the map's positions tap by tap, never by 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tvm_sramtile.errors import CheckFailed
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region, Step, dtype_bytes
-from tvm_sramtile.plan.plan import Chunk, Plan, StepPlan
+from tvm_sramtile.plan.check_axes import Axis, axes_of, phase_taps
+from tvm_sramtile.plan.check_memory import Counts, Extents, Needs, map_loads, needs_of, vector_names
+from tvm_sramtile.plan.check_passes import check_passes
+from tvm_sramtile.plan.check_shapes import check_shapes
+from tvm_sramtile.plan.plan import Plan, Span, StepPlan
 
-Marks = NDArray[np.int64]
-
-_DIRECTIONS = {"conv2d": ("output-to-input", "input")}  # direction class and tested map of each operator
-_BY_CHUNK = ("input", "output", "accumulators")  # buffers of which each chunk uses one copy
-_MARKS = ("in_rows.start", "in_rows.stop", "pad_top", "pad_bottom")
+# Direction class and tested map of each operator.
+_DIRECTIONS = {
+    "conv2d": ("output-to-input", "input"),
+    "pool2d": ("output-to-input", "input"),
+    "conv2d_transpose": ("input-to-output", "output"),
+    "resize2d": ("input-to-output", "output"),
+    "elementwise": ("any", "input"),
+}
+_MARKS = ("read.start", "read.stop", "before", "after")
+_ENTRY_BYTES = 8  # of a resize's table
 
 
 def check_plan(region: Region, plan: Plan, spec: AcceleratorSpec) -> None:
@@ -42,206 +52,266 @@ def check_plan(region: Region, plan: Plan, spec: AcceleratorSpec) -> None:
         _StepCheck(step, step_plan, spec).run(alone=len(region.steps) == 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """What each output position along one axis reads.
-
-    Attributes:
-        first, stop: ends of the positions read, by output; ``first`` is ``size`` and ``stop`` 0 where all is padding.
-        tops, bottoms: ends of the positions that the window covers, padding included, by output.
-    """
-
-    size: int
-    first: Marks
-    stop: Marks
-    tops: Marks
-    bottoms: Marks
-
-    @classmethod
-    def of(cls, size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> _Axis:
-        """Slide the window over the padded axis as long as it lies within it."""
-        before, after = pads
-        tops = np.arange(-before, size + after - dilation * (kernel - 1), stride, dtype=np.int64)
-        first, stop = np.full(len(tops), size, np.int64), np.zeros(len(tops), np.int64)
-        for tap in range(kernel):
-            at = tops + tap * dilation
-            within = (at >= 0) & (at < size)
-            first = np.where(within, np.minimum(first, at), first)
-            stop = np.where(within, np.maximum(stop, at + 1), stop)
-        return cls(size, first, stop, tops, tops + dilation * (kernel - 1) + 1)
-
-    def windows(self, starts: Marks) -> Marks:
-        """(first position read, stop, pad before, pad after) of the runs of outputs that begin at ``starts``."""
-        first, stop = np.minimum.reduceat(self.first, starts), np.maximum.reduceat(self.stop, starts)
-        top, bottom = np.minimum.reduceat(self.tops, starts), np.maximum.reduceat(self.bottoms, starts)
-        padding = stop <= first
-        before, after = np.where(padding, bottom - top, first - top), np.where(padding, 0, bottom - stop)
-        return np.stack([np.where(padding, 0, first), np.where(padding, 0, stop), before, after], axis=1)
-
-
 class _StepCheck:
     def __init__(self, step: Step, plan: StepPlan, spec: AcceleratorSpec) -> None:
         self.step, self.plan, self.spec = step, plan, spec
         self.limits = {str(memory): size for memory, size in spec.memories.items()}
-        op = step.op
-        top, left, bottom, right = op.padding
-        self.rows = _Axis.of(op.in_rows, op.kernel[0], op.strides[0], op.dilation[0], (top, bottom))
-        self.cols = _Axis.of(op.in_cols, op.kernel[1], op.strides[1], op.dilation[1], (left, right))
-        self.out_rows, self.out_cols = len(self.rows.tops), len(self.cols.tops)
+        self.rows, self.cols = axes_of(step.op)
+        self.conv = step.op if isinstance(step.op, Conv2d | Conv2dTranspose) else None
+        self.depth = step.op.in_channels // self.conv.groups if self.conv else step.op.in_channels  # of a group
 
     def run(self, *, alone: bool) -> None:
         """All proofs; ``alone``: the region has no other step."""
-        self.shapes()
+        check_shapes(self.step, self.rows.outs, self.cols.outs, self.fail)
         kind = (self.plan.direction, self.plan.tested_map)
         if kind != _DIRECTIONS[self.step.op.kind]:
             self.fail(f"direction and tested map are {kind}, of a {self.step.op.kind} {_DIRECTIONS[self.step.op.kind]}")
-        self.cover()
-        in_cols = self.columns()
-        starts = np.array([chunk.out_rows.start for chunk in self.plan.chunks], np.int64)
-        windows = self.rows.windows(starts)
-        self.windows(windows)
-        heights = np.diff(starts, append=self.out_rows)
-        read = windows[:, 1] - windows[:, 0]
-        self.buffers(heights.tolist(), read.tolist(), in_cols)
-        self.footprints(int(read.max()), in_cols)
-        self.traffic(int(read.sum()) * in_cols, alone=alone)
-        self.seed(int(heights[0]), in_cols)
+        for what, spans, axis in (("row", self.plan.rows, self.rows), ("col", self.plan.cols, self.cols)):
+            self.cover([span.out for span in spans], axis.outs, f"{what} chunk", "output positions")
+            self.windows(spans, axis, f"{what} chunk")
+        self.channels()
+        self.passes()
+        self.buffers()
+        self.footprints()
+        self.traffic(alone=alone)
+        self.seed()
 
-    def shapes(self) -> None:
-        """The operator's extents agree with the shapes of the step's tensors."""
-        step, op = self.step, self.step.op
-        ins, outs = op.in_channels, op.out_channels
-        if not (op.groups > 0 and ins % op.groups == 0 == outs % op.groups):
-            self.fail(f"{op.groups} groups do not divide {ins} input and {outs} output channels")
-        self.expect(step.data.shape, (step.images, ins, op.in_rows, op.in_cols), "shape of the data")
-        self.expect(step.weight.shape, (outs, ins // op.groups, *op.kernel), "shape of the weights")
-        self.expect(step.output.shape, (step.images, outs, self.out_rows, self.out_cols), "shape of the output")
-        if step.bias is not None:
-            self.expect(step.bias.elems, outs, "elements of the bias")
-        if not math.prod(step.output.shape):
-            self.fail(f"shape of the output is {step.output.shape}: nothing to compute")
+    # How the step is cut.
 
-    def cover(self) -> None:
-        """Chunks cover the output rows exactly once, in order, none empty."""
-        at = 0
-        for index, chunk in enumerate(self.plan.chunks):
-            rows = chunk.out_rows
-            if rows.start != at:
-                self.fail(f"chunk {index}: output rows {rows} do not start at {at}, where those before end")
-            if rows.stop == rows.start:
-                self.fail(f"chunk {index}: no output rows")
-            at = rows.stop
-        self.expect(at, self.out_rows, "output rows that the chunks cover")
+    def cover(self, ranges: Sequence[Range], extent: int, what: str, of: str) -> None:
+        """Ranges cover ``[0, extent)`` exactly once, in order, none empty."""
+        marks = np.array([(one.start, one.stop) for one in ranges], np.int64).reshape(-1, 2)
+        before = np.concatenate([[0], marks[:-1, 1]])
+        for index in np.flatnonzero((marks[:, 0] != before) | (marks[:, 0] == marks[:, 1])).tolist():
+            one = ranges[index]
+            if not len(one):
+                self.fail(f"{what} {index}: no {of}")
+            self.fail(f"{what} {index}: {of} {one} do not start at {before[index]}, where those before end")
+        self.expect(int(marks[-1, 1]) if len(marks) else 0, extent, f"{of} that the {what}s cover")
 
-    def columns(self) -> int:
-        """The columns that are read and their pad; returns how many they are."""
-        start, stop, pad, _ = self.cols.windows(np.zeros(1, np.int64))[0].tolist()
-        self.expect((self.plan.in_cols.start, self.plan.in_cols.stop), (start, stop), "in_cols")
-        self.expect(self.plan.pad_left, pad, "pad_left")
-        return int(stop - start)
+    def windows(self, spans: Sequence[Span], axis: Axis, what: str) -> None:
+        """Each chunk reads exactly from the first to the last position that it needs; what is added to it is right."""
+        found = np.array([(s.read.start, s.read.stop, s.before, s.after) for s in spans], np.int64)
+        wanted = axis.windows(np.array([span.out.start for span in spans], np.int64))
+        for index, mark in np.argwhere(found != wanted)[:1].tolist():
+            where = f"{what} {index}, output {spans[index].out}: {_MARKS[mark]}"
+            self.expect(int(found[index, mark]), int(wanted[index, mark]), where)
 
-    def windows(self, wanted: Marks) -> None:
-        """Each chunk's input rows are exactly those from the first to the last that it reads; its pads are right."""
+    def channels(self) -> None:
+        """Output channels are covered once, input channels too; both as the groups and the packing allow."""
+        plan, op, conv = self.plan, self.step.op, self.conv
+        self.cover(plan.channels, op.out_channels, "chunk of channels", "output channels")
+        self.cover(plan.in_channels, self.depth, "part of the sum", "input channels")
+        if conv is None:
+            self.expect(len(plan.in_channels), 1, "parts of the sum, of an operator that sums over no channels,")
+            return
+        width = conv.out_channels // conv.groups
+        for index, one in enumerate(plan.channels):
+            whole = one.start % width == 0 == one.stop % width
+            within = one.start // width == (one.stop - 1) // width
+            if not within and not whole:
+                self.fail(f"chunk of channels {index}: {one} are neither whole groups of {width} nor within one")
+            if not within and len(plan.in_channels) > 1:
+                self.fail(f"chunk of channels {index}: {one} are of several groups, whose input is summed up in parts")
+        if conv.groups == 1:  # packed weights can only be cut between blocks
+            lanes = self.spec.channel_align
+            for one in (*plan.channels, *plan.in_channels):
+                if one.start % lanes:
+                    self.fail(f"channels {one} do not start with a block of {lanes}")
 
-        def marks(chunk: Chunk) -> tuple[int, int, int, int]:
-            return chunk.in_rows.start, chunk.in_rows.stop, chunk.pad_top, chunk.pad_bottom
+    def passes(self) -> None:
+        """Each tap of the kernel is in one pass."""
+        if self.conv is None:
+            self.expect(self.plan.passes, (), "passes of an operator without a kernel")
+            return
+        rows, cols = phase_taps(self.conv, 0, self.rows.outs), phase_taps(self.conv, 1, self.cols.outs)
+        check_passes(self.plan.passes, rows, cols, self.spec.unit_kernels, self.fail)
 
-        for index, (chunk, row) in enumerate(zip(self.plan.chunks, wanted.tolist(), strict=True)):
-            if marks(chunk) != tuple(row):
-                for name, found, right in zip(_MARKS, marks(chunk), row, strict=True):
-                    self.expect(found, right, f"chunk {index}, output rows {chunk.out_rows}: {name}")
+    # What lies in SRAM.
 
-    def map_bytes(self, rows: int, cols: int, channels: int, dtype: str) -> int:
-        """Formula (1)."""
-        spec = self.spec
-        extents = ((rows, spec.lines), (cols, spec.column_align), (channels, spec.channel_align))
-        return math.prod(len(range(0, count, group)) * group for count, group in extents) * dtype_bytes(dtype)
+    @cached_property
+    def sources(self) -> list[list[tuple[int, int]]]:
+        """By chunk of channels, the ranges of input channels that are loaded one after the other."""
+        if self.conv is None:
+            return [[(one.start, one.stop)] for one in self.plan.channels]
+        width, depth, sources = self.conv.out_channels // self.conv.groups, self.depth, []
+        for one in self.plan.channels:
+            first, last = one.start // width, (one.stop - 1) // width
+            if len(self.plan.in_channels) == 1:
+                sources.append([(first * depth, (last + 1) * depth)])
+            else:
+                sources.append([(first * depth + p.start, first * depth + p.stop) for p in self.plan.in_channels])
+        return sources
 
-    def needs(self, out_rows: int, in_rows: int, in_cols: int) -> Mapping[str, tuple[str, int]]:
-        """Memory and bytes by name of all that must lie in SRAM for a chunk."""
-        step, op, spec = self.step, self.step.op, self.spec
-        memory = {name: "pool" if spec.sram_bytes is not None else name for name in ("input", "weight", "output")}
-        taps = op.kernel[0] * op.kernel[1] * (op.in_channels // op.groups)
-        lanes = len(range(0, op.out_channels, spec.channel_align)) * spec.channel_align
-        needs = {"weights": (memory["weight"], lanes * taps * dtype_bytes(step.weight.dtype))}
-        if step.bias is not None:
-            needs["bias"] = (memory["weight"], self.map_bytes(1, 1, op.out_channels, step.bias.dtype))
-        needs["input"] = (memory["input"], self.map_bytes(in_rows, in_cols, op.in_channels, step.data.dtype))
-        sums = self.map_bytes(out_rows, self.out_cols, op.out_channels, step.output.dtype)
-        needs["output"] = (memory["output"], sums)
-        if spec.accumulator_bytes is not None:
-            needs["accumulators"] = ("accumulator", sums)
-        return needs
+    @cached_property
+    def reads(self) -> tuple[Counts, Counts]:
+        """The input rows and columns (start, stop) of the chunks along each axis."""
+        rows, cols = (
+            np.array([(span.read.start, span.read.stop) for span in spans], np.int64)
+            for spans in (self.plan.rows, self.plan.cols)
+        )
+        return rows, cols
 
-    def used(self, needs: Mapping[str, tuple[str, int]], memory: str) -> int:
-        """Bytes of ``needs`` in one memory."""
-        return sum(size for place, size in needs.values() if place == memory)
+    @cached_property
+    def input_loads(self) -> tuple[Counts, Counts]:
+        """What is loaded of the input, in order: (channels, positions in a channel) of each load."""
+        return map_loads(self.sources, *self.reads)
 
-    def buffers(self, out_rows: Sequence[int], in_rows: Sequence[int], in_cols: int) -> None:
+    @cached_property
+    def largest(self) -> Extents:
+        """What the buffers must hold: the largest chunk, or several where each is the largest in one way."""
+        plan = self.plan
+        taps = [len(one.rows) * len(one.cols) for one in plan.passes]
+        return Extents(
+            out_rows=max(len(span.out) for span in plan.rows),
+            out_cols=max(len(span.out) for span in plan.cols),
+            out_channels=max(len(one) for one in plan.channels),
+            in_rows=max(len(span.read) for span in plan.rows),
+            in_cols=max(len(span.read) for span in plan.cols),
+            in_channels=max(stop - start for parts in self.sources for start, stop in parts),
+            group_channels=max(len(one) for one in plan.in_channels),
+            taps=sum(taps) if plan.passes_resident else max(taps, default=0),
+        )
+
+    @cached_property
+    def whole(self) -> Extents:
+        """The step in one piece."""
+        return replace(
+            self.largest,
+            out_rows=self.rows.outs,
+            out_cols=self.cols.outs,
+            out_channels=self.step.op.out_channels,
+            in_rows=self.hull(self.rows, 0, self.rows.outs),
+            in_cols=self.hull(self.cols, 0, self.cols.outs),
+            in_channels=self.step.op.in_channels,
+            group_channels=self.depth,
+            taps=sum(len(one.rows) * len(one.cols) for one in self.plan.passes),
+        )
+
+    def hull(self, axis: Axis, start: int, stop: int) -> int:
+        """How many positions the outputs ``[start, stop)`` read, with those between them."""
+        ends = axis.hull(start, stop)
+        return ends[1] - ends[0] if ends else 0
+
+    def needs(self, at_once: Extents) -> Needs:
+        """What must lie in SRAM."""
+        return needs_of(self.step, self.spec, at_once)
+
+    def blocks(self, channels: Counts) -> Counts:
+        """Channel blocks."""
+        return -(channels // -self.spec.channel_align)
+
+    def buffers(self) -> None:
         """Each buffer's copies are as large as what the chunks that use them need, and each memory holds its own."""
         found = {buffer.name: buffer for buffer in self.plan.buffers}
-        needs = self.needs(max(out_rows), max(in_rows), in_cols)
+        needs = self.needs(self.largest).terms
         wanted = [name for name, (_, size) in needs.items() if size]
         if sorted(buffer.name for buffer in self.plan.buffers) != sorted(wanted):
             self.fail(f"buffers are {[buffer.name for buffer in self.plan.buffers]}, needed are {wanted}")
+        outputs = np.repeat([len(one) for one in self.plan.channels], len(self.plan.rows) * len(self.plan.cols))
+        fills = {"input": self.input_loads[0], "other": self.input_loads[0], "output": outputs}
         for name in wanted:
-            self.expect(found[name].memory, needs[name][0], f"memory of buffer {name}")
+            memory, size = needs[name]
+            self.expect(found[name].memory, memory, f"memory of buffer {name}")
             copies = found[name].copies
-            most = len(out_rows) if name in _BY_CHUNK else 1
-            if not 1 <= len(copies) <= most:
-                self.fail(f"buffer {name} has {len(copies)} copies, must have 1 to {most}")
-            for copy, size in enumerate(copies):
-                turns = slice(copy, None, len(copies))
-                need = self.needs(max(out_rows[turns]), max(in_rows[turns]), in_cols)[name][1]
-                self.expect(size, need, f"bytes of copy {copy} of buffer {name}")
+            blocks = self.blocks(fills[name]) if name in fills else np.ones(1, np.int64)
+            if not 1 <= len(copies) <= len(blocks):
+                self.fail(f"buffer {name} has {len(copies)} copies, must have 1 to {len(blocks)}")
+            for copy, copy_bytes in enumerate(copies):
+                need = int(blocks[copy :: len(copies)].max()) * (size // int(blocks.max()))
+                self.expect(copy_bytes, need, f"bytes of copy {copy} of buffer {name}")
         for memory, limit in self.limits.items():
             total = sum(sum(buffer.copies) for buffer in self.plan.buffers if buffer.memory == memory)
             if total > limit:
                 self.fail(f"buffers take {total} B of memory {memory}, which has {limit} B")
 
-    def footprints(self, largest_in_rows: int, in_cols: int) -> None:
+    def footprints(self) -> None:
         """The figures that say why the step was cut."""
-        op, dtype = self.step.op, self.step.data.dtype
-        whole_rows = max(0, int(self.rows.stop.max() - self.rows.first.min()))
-        whole = self.map_bytes(whole_rows, in_cols, op.in_channels, dtype)
-        chunk = self.map_bytes(largest_in_rows, in_cols, op.in_channels, dtype)
-        needs = self.needs(self.out_rows, whole_rows, in_cols)
-        memory = needs["input"][0]
-        left = self.limits[memory] - self.used(needs, memory) + whole
+        tested, needs = self.plan.tested_map, self.needs(self.whole)
+        memory, whole = needs.terms[tested]
         self.expect(self.plan.footprint_bytes, whole, "footprint_bytes")
-        self.expect(self.plan.chunk_footprint_bytes, chunk, "chunk_footprint_bytes")
+        self.expect(self.plan.chunk_footprint_bytes, self.needs(self.largest).terms[tested][1], "chunk_footprint_bytes")
+        left = self.limits[memory] - needs.used(memory) + whole
         self.expect(self.plan.space_bytes, max(0, left), "space_bytes")
 
-    def traffic(self, read_elems: int, *, alone: bool) -> None:
-        """DRAM bytes by kind; ``read_elems``: what the chunks read of one channel of one image."""
-        step, traffic = self.step, self.plan.traffic
-        if self.plan.weights_resident and not alone:
-            self.fail("weights_resident, but the region has other steps, which need the same SRAM")
-        loads = 1 if self.plan.weights_resident else step.images
-        constants = [step.weight] if step.bias is None else [step.weight, step.bias]
-        weights = sum(math.prod(tensor.shape) * dtype_bytes(tensor.dtype) for tensor in constants)
-        outputs = step.op.out_channels * self.out_rows * self.out_cols * dtype_bytes(step.output.dtype)
-        inputs = read_elems * step.op.in_channels * dtype_bytes(step.data.dtype)
+    # What crosses the chip's edge.
+
+    def traffic(self, *, alone: bool) -> None:
+        """DRAM bytes by kind."""
+        step, plan, traffic = self.step, self.plan, self.plan.traffic
+        weights, loads = self.weight_loads()
+        vectors = len(vector_names(step)) * step.op.out_channels * dtype_bytes(step.data.dtype)
+        if plan.once_per_call and not alone:
+            self.fail("once_per_call, but the region has other steps, which need the same SRAM")
+        if plan.once_per_call and (max(loads, len(plan.channels)) > 1 and (weights or vectors)):
+            self.fail("once_per_call, but weights or vectors take each other's place")
+        once = 1 if plan.once_per_call else step.images
+        channels, areas = self.input_loads
+        maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
+        inputs = maps * int((channels * areas).sum()) * dtype_bytes(step.data.dtype)
+        outputs = step.op.out_channels * self.rows.outs * self.cols.outs * dtype_bytes(step.output.dtype)
         self.expect(traffic.input_bytes, step.images * inputs, "traffic.input_bytes")
-        self.expect(traffic.weight_bytes, loads * weights, "traffic.weight_bytes")
+        wanted = once * (weights + vectors) + step.images * self.table_bytes()
+        self.expect(traffic.weight_bytes, wanted, "traffic.weight_bytes")
         self.expect(traffic.output_bytes, step.images * outputs, "traffic.output_bytes")
         self.expect(traffic.partial_sum_bytes, 0, "traffic.partial_sum_bytes")
 
-    def seed(self, height: int, in_cols: int) -> None:
-        """The seed's strategy: chunks of one height, the last perhaps smaller; every coarser even cut overflows."""
-        for index, chunk in enumerate(self.plan.chunks):
-            rows = chunk.out_rows.stop - chunk.out_rows.start
-            if rows != height and not (rows < height and chunk is self.plan.chunks[-1]):
-                self.fail(f"chunk {index}: {rows} output rows, those before have {height}")
-        count = len(self.plan.chunks)
-        evenly = {len(range(0, self.out_rows, parts)) for parts in range(1, count + 1)}
-        if height not in evenly:
-            self.fail(f"chunks of {height} output rows are no cut of {self.out_rows} rows into equal parts")
-        for coarser in sorted((rows for rows in evenly if rows > height), reverse=True):
-            windows = self.rows.windows(np.arange(0, self.out_rows, coarser, dtype=np.int64))
-            needs = self.needs(coarser, int((windows[:, 1] - windows[:, 0]).max()), in_cols)
-            if all(self.used(needs, memory) <= limit for memory, limit in self.limits.items()):
-                self.fail(f"cut into chunks of {height} output rows, but {coarser} rows fit")
+    def weight_loads(self) -> tuple[int, int]:
+        """Bytes of weights that one image loads, and the number of loads; no load brings what is there already."""
+        if self.step.weight is None:
+            return 0, 0
+        plan = self.plan
+        taps = [len(one.rows) * len(one.cols) for one in plan.passes if len(one.rows) * len(one.cols)]
+        if plan.passes_resident:
+            taps = [sum(taps)] if taps else []
+        turns = len(plan.in_channels) * len(taps)  # different loads for a chunk: one alone is still there for the next
+        again = len(plan.rows) * len(plan.cols) if turns > 1 else 1
+        elems = self.step.op.out_channels * self.depth * sum(taps)
+        return again * elems * dtype_bytes(self.step.weight.dtype), again * turns * len(plan.channels)
+
+    def table_bytes(self) -> int:
+        """Bytes of tables that one image loads: those of the rows stay over a row of chunks, or where it is but one."""
+        op, plan = self.step.op, self.plan
+        if not isinstance(op, Resize2d):
+            return 0
+        row_loads = 1 if len(plan.rows) == 1 else len(plan.channels)
+        col_loads = 1 if len(plan.cols) == 1 else len(plan.channels) * len(plan.rows)
+        rows = row_loads * self.rows.outs * max(map(len, op.rows.weights))
+        return (rows + col_loads * self.cols.outs * max(map(len, op.cols.weights))) * _ENTRY_BYTES
+
+    # The seed's strategy.
+
+    def seed(self) -> None:
+        """Chunks of one height, the last perhaps smaller, and every coarser even cut overflows; columns only where one
+        row is too much, in the same way.
+        """
+        height, width = self.size(self.plan.rows, "row chunk"), self.size(self.plan.cols, "col chunk")
+        if len(self.plan.cols) > 1:
+            self.expect(height, 1, "output rows of chunks that are cut into columns")
+            self.coarser(self.cols, width, len(self.plan.cols), "columns")
+        else:
+            self.coarser(self.rows, height, len(self.plan.rows), "rows")
+
+    def size(self, spans: Sequence[Span], what: str) -> int:
+        """The size of the chunks along an axis."""
+        size = len(spans[0].out)
+        for index, span in enumerate(spans):
+            if len(span.out) != size and not (len(span.out) < size and index == len(spans) - 1):
+                self.fail(f"{what} {index}: {len(span.out)} output positions, those before have {size}")
+        return size
+
+    def coarser(self, axis: Axis, size: int, count: int, what: str) -> None:
+        """No coarser even cut along an axis fits."""
+        evenly = {len(range(0, axis.outs, parts)) for parts in range(1, count + 1)}
+        if size not in evenly:
+            self.fail(f"chunks of {size} output {what} are no cut of {axis.outs} {what} into equal parts")
+        for coarser in sorted((one for one in evenly if one > size), reverse=True):
+            windows = axis.windows(np.arange(0, axis.outs, coarser, dtype=np.int64))
+            read = int((windows[:, 1] - windows[:, 0]).max())
+            out, ins = ("out_rows", "in_rows") if what == "rows" else ("out_cols", "in_cols")
+            needs = self.needs(replace(self.largest, **{out: coarser, ins: read}))
+            if all(needs.used(memory) <= limit for memory, limit in self.limits.items()):
+                self.fail(f"cut into chunks of {size} output {what}, but {coarser} {what} fit")
 
     def expect(self, found: object, wanted: object, what: str) -> None:
         """``found`` equals ``wanted``."""
