@@ -10,7 +10,7 @@ from tvm_sramtile.plan.capacity import Charge, SpecCapacity
 from tvm_sramtile.plan.cut import Cut, kernel_passes, tile_of, whole_cut
 from tvm_sramtile.plan.plan import Buffer, Plan, StepPlan
 from tvm_sramtile.plan.seed import seed_cut
-from tvm_sramtile.plan.traffic import loads_once_per_call, traffic_of
+from tvm_sramtile.plan.traffic import input_loads, loads_once_per_call, traffic_of
 from tvm_sramtile.plan.verdict import judge
 
 
@@ -79,21 +79,15 @@ def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec, *, dou
 
 def _blocks(step: Step, cut: Cut, spec: AcceleratorSpec, name: str) -> list[int]:
     """The channel blocks of what a map's buffer holds, one after the other; long repetitions are shortened."""
-    layout, op = spec.layout, step.op
+    layout = spec.layout
     blocks: list[int] = []
     if name == "output":
         for channels in cut.channels:
             blocks += [layout.blocks(len(channels))] * _like(cut.spatial)
     elif name in ("input", "other"):
-        loads = sum(1 for span in cut.rows if len(span.read)) * sum(1 for span in cut.cols if len(span.read))
-        previous = None
-        for channels in cut.channels:
-            source = op.in_channel_range(channels)
+        for source, loads in input_loads(step, cut):
             parts = cut.in_channels if len(cut.in_channels) > 1 else (source,)
-            if source == previous and cut.spatial == 1 and len(parts) == 1:
-                continue
-            previous = source
-            blocks += [layout.blocks(len(part)) for part in parts] * _like(loads)
+            blocks += [layout.blocks(len(part)) for part in parts] * _like(loads.count)
     return blocks
 
 

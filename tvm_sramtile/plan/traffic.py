@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from tvm_sramtile.geometry import Elementwise, Resize2d
+from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Step, dtype_bytes
 from tvm_sramtile.isa.table import TABLE_ENTRY_BYTES
 from tvm_sramtile.plan.capacity import vectors
@@ -43,13 +47,45 @@ def _kernel_bytes(step: Step, cut: Cut) -> int:
 
 def _input_elems(step: Step, cut: Cut) -> int:
     """Elements of the input map, and of an elementwise partner map, that one image loads."""
-    op = step.op
-    area = sum(len(span.read) for span in cut.rows) * sum(len(span.read) for span in cut.cols)
-    ranges = [op.in_channel_range(channels) for channels in cut.channels]
-    if cut.spatial == 1 and len(cut.in_channels) == 1:  # what the last range of channels loaded is still there
-        ranges = [one for one, before in zip(ranges, [None, *ranges], strict=False) if one != before]
-    elems = area * sum(len(one) for one in ranges)
-    return 2 * elems if isinstance(op, Elementwise) and op.partner == "map" else elems
+    elems = sum(len(channels) * loads.area for channels, loads in input_loads(step, cut))
+    return 2 * elems if isinstance(step.op, Elementwise) and step.op.partner == "map" else elems
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """How often a map is loaded, and how many elements of a channel that is together."""
+
+    count: int
+    area: int
+
+    def without(self, rows: Range, cols: Range) -> Loads:
+        """One load less, of these rows and columns."""
+        return Loads(self.count - 1, self.area - len(rows) * len(cols))
+
+
+def input_loads(step: Step, cut: Cut) -> Iterator[tuple[Range, Loads]]:
+    """For each range of output channels, the input channels that its chunks read, and the loads.
+
+    With several parts of the input channels, each load is one of every part. What is there already is not loaded again:
+    a chunk may read what the one before it did.
+    """
+    rows = [span.read for span in cut.rows if len(span.read)]
+    cols = [span.read for span in cut.cols if len(span.read)]
+    parts = len(cut.in_channels)
+    again = parts == 1 and bool(rows) and bool(cols)
+    if again:
+        cols = [col for at, col in enumerate(cols) if at == 0 or col != cols[at - 1]]
+        again = cols[0] == cols[-1]
+    loads = Loads(len(rows) * len(cols), sum(map(len, rows)) * sum(map(len, cols)))
+    for row, before in zip(rows[1:], rows, strict=False):
+        if again and row == before:
+            loads = loads.without(row, cols[0])
+    previous = None
+    for channels in cut.channels:
+        source = step.op.in_channel_range(channels)
+        held = again and source == previous and rows[0] == rows[-1]
+        yield source, loads.without(rows[0], cols[0]) if held else loads
+        previous = source
 
 
 def _table_bytes(step: Step, cut: Cut) -> int:
