@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,14 +42,17 @@ class SramMap:
 
     def addresses(self) -> Places:
         """The byte address of each element, [channel, row, col]."""
-        channel, row, col = np.ogrid[: self.channels, : self.rows, : self.cols]
-        elem = col * self.lanes + channel % self.lanes
-        place = channel // self.lanes * self.block_bytes + row * self.row_bytes + elem * self.dtype.itemsize
-        return np.asarray(self.base + place, dtype=np.int64)
+        return self._addresses(np.arange(self.channels))
 
     def lanes_past_the_last(self) -> Places:
         """Addresses as above, of the lanes of the last block that hold no channel."""
-        return replace(self, channels=round_up(self.channels, self.lanes)).addresses()[self.channels :]
+        return self._addresses(np.arange(self.channels, round_up(self.channels, self.lanes)))
+
+    def _addresses(self, channel: Places) -> Places:
+        elem_bytes = self.dtype.itemsize
+        place = self.base + channel // self.lanes * self.block_bytes + channel % self.lanes * elem_bytes
+        rows, cols = np.arange(self.rows) * self.row_bytes, np.arange(self.cols) * (self.lanes * elem_bytes)
+        return np.asarray(place[:, np.newaxis, np.newaxis] + rows[:, np.newaxis] + cols)
 
 
 def packed(shape: Sequence[int], lanes: int, *, full: bool) -> Places:

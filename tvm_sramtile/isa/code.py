@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -44,14 +44,11 @@ def record_struct(fields: tuple[Field, ...]) -> struct.Struct:
     return struct.Struct("<" + "".join(_STRUCT_CODES[field.type] for field in fields))
 
 
-@cache
-def _places(opcode: Opcode) -> Mapping[str, int]:
-    return {field.name: place for place, field in enumerate(opcode.fields)}
-
-
-@cache
-def _command_struct(opcode: Opcode) -> struct.Struct:
-    return record_struct(COMMAND + opcode.fields)
+# By code: an opcode's hash is one of all its texts.
+_PLACES = {
+    code: {field.name: place for place, field in enumerate(opcode.fields)} for code, opcode in OPCODES.items()
+}
+_COMMAND_STRUCTS = {code: record_struct(COMMAND + opcode.fields) for code, opcode in OPCODES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +90,11 @@ class Command:
         return self.opcode.queue
 
     def __getitem__(self, name: str) -> int:
-        return int(self.values[_places(self.opcode)[name]])
+        return int(self.values[_PLACES[self.opcode.code][name]])
 
     def real(self, name: str) -> float:
         """A floating-point field."""
-        return float(self.values[_places(self.opcode)[name]])
+        return float(self.values[_PLACES[self.opcode.code][name]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +177,7 @@ def _encode_commands(part: str, commands: Iterable[Command]) -> Iterable[bytes]:
     for index, command in enumerate(commands):
         opcode = command.opcode
         head = (opcode.code, command.flags, command.step, *command.waits)
-        yield _pack(f"{part} command {index} ({opcode.name})", _command_struct(opcode), (*head, *command.values))
+        yield _pack(f"{part} command {index} ({opcode.name})", _COMMAND_STRUCTS[opcode.code], (*head, *command.values))
 
 
 def _pack(what: str, layout: struct.Struct, values: Iterable[int | float]) -> bytes:
@@ -258,7 +255,7 @@ def _decode_commands(part: str, code: bytes, at: int, count: int) -> tuple[tuple
         opcode = OPCODES.get(code[at]) if at < len(code) else None
         if opcode is None:
             raise ProgramError(f"{what}: no opcode at byte {at}")
-        values, at = _unpack(what, _command_struct(opcode), code, at)
+        values, at = _unpack(what, _COMMAND_STRUCTS[opcode.code], code, at)
         _, flags, step, *waits = (int(value) for value in values[: len(COMMAND)])
         commands.append(Command(opcode, values[len(COMMAND) :], flags, step, (waits[0], waits[1], waits[2])))
     return tuple(commands), at
