@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ Constants = Mapping[str, NDArray[np.generic]]
 DTYPES = {"float32": Dtype.FLOAT32}
 _TRAFFIC = {"data": Traffic.INPUTS, "weight": Traffic.WEIGHTS, "vector": Traffic.WEIGHTS, "output": Traffic.OUTPUTS}
 _NO_TAP = -1
+Packing = tuple[Axes, Axes]  # dims and strides of weights
 
 
 @dataclass(slots=True)
@@ -29,8 +30,8 @@ class TensorTable:
     """Collects the tensors of ``region``: records, their indices, the constants' bytes, the workspace.
 
     A tensor has a record for each role it plays: one that a step writes and another reads is counted as output, then as
-    input. Constants are looked up by digest in ``constants``, or left as zeros where that is ``None``; each is stored
-    once.
+    input; weights have one for each way in which steps read their axes. Constants are looked up by digest in
+    ``constants``, or left as zeros where that is ``None``; each is stored once, packed weights once a packing.
     """
 
     region: Region
@@ -39,13 +40,13 @@ class TensorTable:
     records: list[TensorRecord] = field(default_factory=list)
     blob: bytearray = field(default_factory=bytearray)
     workspace_bytes: int = 0
-    _index: dict[tuple[str, str], int] = field(default_factory=dict)
-    _stored: dict[tuple[str, bool], int] = field(default_factory=dict)
+    _index: dict[Hashable, int] = field(default_factory=dict)
+    _stored: dict[tuple[str, Packing | None], int] = field(default_factory=dict)
     _workspace: dict[str, int] = field(default_factory=dict)
 
     def of(self, tensor: Tensor, role: Role, step: Step) -> int:
         """The index of the record for ``tensor`` in ``role``; raises ``CheckFailed`` when its constant is missing."""
-        key = (tensor.name, role)
+        key = (tensor.name, role, weight_axes(step) if role == "weight" else None)
         if key not in self._index:
             self._index[key] = len(self.records)
             self.records.append(self._record(tensor, role, step))
@@ -74,15 +75,14 @@ class TensorTable:
             packed = tensor.digest is not None and dims[0] == 1
         elif role != "vector":
             dims, strides, image_stride = map_axes(tensor)
-            image_stride = image_stride if tensor.digest is None else 0
         place, offset = self._place(tensor, (dims, strides) if packed else None)
         if packed:
             layout, strides = Layout.PACKED, (0, 0, 0, 0, 0)
         return TensorRecord(place, _TRAFFIC[role], DTYPES[tensor.dtype], layout, dims, strides, image_stride, offset)
 
-    def _place(self, tensor: Tensor, packing: tuple[Axes, Axes] | None) -> tuple[Place, int]:
+    def _place(self, tensor: Tensor, packing: Packing | None) -> tuple[Place, int]:
         if tensor.digest is not None:
-            key = (tensor.digest, packing is not None)
+            key = (tensor.digest, packing)
             if key not in self._stored:
                 self._stored[key] = self._store(self._constant_bytes(tensor, packing))
             return Place.CONSTANT, self._stored[key]
@@ -100,7 +100,7 @@ class TensorTable:
         self.blob += bytes(round_up(len(self.blob), CONSTANTS_ALIGN_BYTES) - len(self.blob))
         return offset
 
-    def _constant_bytes(self, tensor: Tensor, packing: tuple[Axes, Axes] | None) -> bytes:
+    def _constant_bytes(self, tensor: Tensor, packing: Packing | None) -> bytes:
         if self.constants is None:
             return bytes(tensor.size_bytes)
         value = self.constants.get(str(tensor.digest))
@@ -117,11 +117,11 @@ class TensorTable:
 
 
 def map_axes(tensor: Tensor) -> tuple[Axes, Axes, int]:
-    """Dims (channels, rows, cols) and strides of a map in DRAM, and the elements of an image (0: there is one)."""
+    """Dims (channels, rows, cols) and strides of a map in DRAM, and the elements of an image (0: all share one)."""
     extents, strides = _letters(tensor, "NCHW")
     dims = (extents.get("C", 1), extents.get("H", 1), extents.get("W", 1), 1, 1)
     steps = (strides.get("C", 0), strides.get("H", 0), strides.get("W", 0), 0, 0)
-    return dims, steps, strides.get("N", 0)
+    return dims, steps, strides.get("N", 0) if tensor.digest is None else 0
 
 
 def weight_axes(step: Step) -> tuple[Axes, Axes]:

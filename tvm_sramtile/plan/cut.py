@@ -58,12 +58,13 @@ def col_spans(step: Step, cols: int) -> tuple[Span, ...]:
 
 
 def sizes(extent: int, multiple: int = 1, minimum: int = 1) -> Iterator[int]:
-    """Chunk sizes from the whole extent down, each once: that of 1 chunk, of 2, of 3, and so on."""
-    size = max(minimum, round_up(extent, multiple))
+    """Chunk sizes from the whole extent down, each once: that of 1 chunk, of 2, of 3, and so on; all are multiples."""
+    least = round_up(minimum, multiple)
+    size = max(least, round_up(extent, multiple))
     yield size
-    while size > max(multiple, minimum):
+    while size > least:
         count = ceil_div(extent, size - multiple)  # the next count that makes a smaller chunk
-        size = max(minimum, round_up(ceil_div(extent, count), multiple))
+        size = max(least, round_up(ceil_div(extent, count), multiple))
         yield size
 
 

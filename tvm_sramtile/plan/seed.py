@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvm_sramtile.errors import DoesNotFit
-from tvm_sramtile.ints import Range
+from tvm_sramtile.ints import Range, round_up
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Capacity, Charge
 from tvm_sramtile.plan.cut import (
@@ -33,11 +33,13 @@ def seed_cut(step: Step, capacity: Capacity, lanes: int, passes: tuple[KernelPas
     """
     whole = whole_cut(step, passes)
     finest = whole
+    rows = row_spans(step, round_up(capacity.row_minimum, capacity.row_multiple))
+    cols = col_spans(step, 1)
     for base in _channel_choices(step, whole, lanes):
-        finest = replace(base, rows=row_spans(step, capacity.row_minimum), cols=col_spans(step, 1))
+        finest = replace(base, rows=rows, cols=cols)
         if not capacity.charge(step, tile_of(step, finest)).fits:
             continue
-        row = replace(base, rows=finest.rows)
+        row = replace(base, rows=rows)
         if capacity.charge(step, tile_of(step, row)).fits:
             return next(cut for cut in _row_choices(step, base, capacity) if _fits(step, cut, capacity))
         return next(cut for cut in _col_choices(step, row) if _fits(step, cut, capacity))
