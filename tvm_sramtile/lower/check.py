@@ -7,39 +7,28 @@ two uses of a byte to be in order only where the queues and the waits enforce it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
 from typing import NoReturn
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ir import Region, Step
-from tvm_sramtile.isa import OPCODES, Command, Dtype, Program, Traffic
-from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, MEMORY_ALIGN_BYTES
-from tvm_sramtile.lower.check_order import Clock, Clocks, Space
-from tvm_sramtile.lower.check_tensors import TensorCheck
-from tvm_sramtile.plan import Plan
+from tvm_sramtile.ir import Region, Step, Tensor
+from tvm_sramtile.isa import OPCODES, Command, Layout, Program, TensorRecord, Traffic
+from tvm_sramtile.lower.check_by_channel import ByChannel
+from tvm_sramtile.lower.check_conv import Convolving
+from tvm_sramtile.lower.check_made import Loaded, Made, Span, Table, Wanted, Weights
+from tvm_sramtile.lower.check_operands import ELEM_BYTES, ENTRY_BYTES, Bytes, Operands
+from tvm_sramtile.lower.check_order import Clocks
+from tvm_sramtile.lower.check_sram import Sram
+from tvm_sramtile.lower.check_tensors import Identity, TensorCheck
+from tvm_sramtile.plan import Plan, StepPlan
 
-Lies = tuple[int, int, int, int]  # channels, rows, cols, block_bytes of a map in SRAM; dims of weights
 Fields = Mapping[str, int]
-Ends = NDArray[np.int64]
 
+_LOAD, _STORE = 0, 2  # queues
 _NAMES = {code: tuple(field.name for field in opcode.fields) for code, opcode in OPCODES.items()}
-_ELEM_BYTES = 4  # of float32, the only type so far
-_BOX = (
-    "out_channel",
-    "out_channels",
-    "in_channel",
-    "in_channels",
-    "kernel_row",
-    "kernel_rows",
-    "kernel_col",
-    "kernel_cols",
-)
+_BOX = (("channel", "channels"), ("row", "rows"), ("col", "cols"))
 
 
 def check_program(region: Region, plan: Plan, program: Program, spec: AcceleratorSpec, *, values: bool = True) -> None:
@@ -57,301 +46,213 @@ def check_program(region: Region, plan: Plan, program: Program, spec: Accelerato
     for name, value in Program.chip(spec).items():
         if getattr(program, name) != value:
             raise CheckFailed(f"program of {region.name}: {name} is {getattr(program, name)}, of {spec.name} {value}")
-    _Run(region, plan, program, TensorCheck(region, program, values=values), tuple(spec.memories)).run()
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What a command left in SRAM: part of a tensor, or sums.
-
-    Attributes:
-        role: "data", "weight" or "bias", loaded from the tensor ``name``; "sums" of the step ``name``.
-        row, col: of loaded data: first row and column in the tensor; of sums: the row and column that the first tap of
-            the first sum reads.
-        reads: of sums: the rows and columns of the tensor that lay in SRAM, as (row, stop, col, stop).
-    """
-
-    role: str
-    name: str
-    lies: Lies
-    row: int = 0
-    col: int = 0
-    reads: tuple[int, int, int, int] | None = None
-
-
-class _Reads:
-    """Which rows and columns of its data each row and column of a step's output reads, listed tap by tap."""
-
-    def __init__(self, step: Step) -> None:
-        op = step.op
-        extents = ((op.in_rows, step.output.shape[2]), (op.in_cols, step.output.shape[3]))
-        self.starts = (-op.padding[0], -op.padding[1])
-        self.strides = op.strides
-        self.ends: list[tuple[Ends, Ends]] = []
-        for axis, (size, outs) in enumerate(extents):
-            windows = np.arange(outs, dtype=np.int64) * op.strides[axis] + self.starts[axis]
-            low, high = np.full(outs, size, np.int64), np.full(outs, -1, np.int64)
-            for tap in range(op.kernel[axis]):
-                at = windows + tap * op.dilation[axis]
-                inside = (at >= 0) & (at < size)
-                low[inside] = np.minimum(low[inside], at[inside])
-                high[inside] = np.maximum(high[inside], at[inside])
-            self.ends.append((low, high))
-        self.cols = self._hull(1, 0, extents[1][1])
-
-    def of(self, row: int, stop: int) -> tuple[int, int, int, int] | None:
-        """The box (row, stop, col, stop) that the output rows ``[row, stop)`` read; None when all is padding."""
-        rows = self._hull(0, row, stop)
-        return (*rows, *self.cols) if rows is not None and self.cols is not None else None
-
-    def _hull(self, axis: int, start: int, stop: int) -> tuple[int, int] | None:
-        low, high = self.ends[axis]
-        first, last = int(low[start:stop].min()), int(high[start:stop].max())
-        return (first, last + 1) if first <= last else None
+    _Run(region, plan, program, spec, TensorCheck(region, program, values=values)).run()
 
 
 class _StepRun:
     """One step: what its commands must be, and how far it has come."""
 
-    def __init__(self, index: int, step: Step, plan: Plan) -> None:
-        self.index, self.step, self.plan = index, step, plan.steps[index]
-        self.reads = _Reads(step)
-        self.stored_rows, self.stored_chunks, self.convolved = 0, 0, 0
+    def __init__(self, index: int, step: Step, plan: StepPlan) -> None:
+        self.index, self.step, self.plan = index, step, plan
+        self.wanted = Wanted(step, plan)
         self.bytes = dict.fromkeys(Traffic, 0)
-        code = int(Dtype[step.data.dtype.upper()])
-        op = step.op
-        self.fixed = {
-            "in_channels": op.in_channels, "out_channels": op.out_channels, "out_cols": step.output.shape[3],
-            "groups": op.groups, "kernel_rows": op.kernel[0], "kernel_cols": op.kernel[1],
-            "stride_rows": op.strides[0], "stride_cols": op.strides[1],
-            "dilation_rows": op.dilation[0], "dilation_cols": op.dilation[1],
-            **{f"{operand}_dtype": code for operand in ("input", "weight", "accumulator", "output")},
-        }  # fmt: skip
-        self.flags = CONV_FIRST | CONV_LAST
-        self.flags |= (CONV_BIAS if step.bias is not None else 0) | (CONV_CLIP if step.clip is not None else 0)
+        self.identities: dict[tuple[str, int], Identity] = {}
+        self.tables: dict[int, frozenset[str]] = {}
+        self.stores: list[int] = []  # for each chunk stored: how many stores there were then
+        axes = (plan.channels, [span.out for span in plan.rows], [span.out for span in plan.cols])
+        self.starts = tuple([one.start for one in ranges] for ranges in axes)
+        self.stops = tuple([one.stop for one in ranges] for ranges in axes)
 
-    @cached_property
-    def clip(self) -> tuple[float, float]:
-        """Limits as 32-bit floats."""
-        clip = self.step.clip
-        low = -math.inf if clip is None or clip.low is None else clip.low
-        high = math.inf if clip is None or clip.high is None else clip.high
-        return float(np.float32(low)), float(np.float32(high))
+    def last_over(self, box: tuple[Span, ...]) -> int:
+        """The last chunk, in the order of stores, that shares an output with a box of the step's channels; -1: none."""
+        last = 0
+        for (start, stop), starts, stops in zip(box, self.starts, self.stops, strict=True):
+            at = bisect_left(starts, stop) - 1
+            if at < bisect_right(stops, start):
+                return -1
+            last = last * len(starts) + at
+        return last
 
 
 class _Run:
     def __init__(
-        self, region: Region, plan: Plan, program: Program, tensors: TensorCheck, memories: Sequence[str]
+        self, region: Region, plan: Plan, program: Program, spec: AcceleratorSpec, tensors: TensorCheck
     ) -> None:
-        self.region, self.plan, self.program, self.tensors, self.memories = region, plan, program, tensors, memories
-        self.steps = [_StepRun(index, step, plan) for index, step in enumerate(region.steps)]
-        self.sram: Space[_Held] = Space("SRAM bytes")
-        self.dram: dict[str, Space[_Held]] = {
-            step.output.name: Space(f"rows of {step.output.name}") for step in region.steps
-        }
-        self.clocks = Clocks()
-        self.lasting: dict[tuple[int, int], _Held] = {}  # what the prologue left in SRAM and the body reads
-        self.reached = [0] * len(program.memories)
+        self.region, self.plan, self.program, self.spec, self.tensors = region, plan, program, spec, tensors
+        self.steps = [_StepRun(*pair) for pair in zip(range(len(plan.steps)), region.steps, plan.steps, strict=True)]
+        self.writers: dict[str, list[_StepRun]] = {}
+        for run in self.steps:
+            self.writers.setdefault(run.step.output.name, []).append(run)
+        self.operands = Operands(program)
+        self.sram = Sram(self.operands, self.fail)
+        convolving, by_channel = Convolving(self.sram, spec.unit_kernels), ByChannel(self.sram)
+        self.convolve = convolving.convolve
+        self.moves = {
+            "LOAD": self.load, "LOAD_WEIGHTS": self.load_weights, "LOAD_TABLE": self.load_table, "STORE": self.store
+        }  # fmt: skip
+        self.computes: dict[str, Callable[[Wanted, int, Fields], None]] = {
+            "POOL": by_channel.pool, "RESIZE": by_channel.resize, "ELTWISE": by_channel.eltwise
+        }  # fmt: skip
         self.part, self.images, self.index = "", 1, 0
-        self.queue = 0
 
     def run(self) -> None:
         """All proofs."""
         parts = (("prologue", self.program.prologue, 1), ("body", self.program.body, self.region.images))
         for self.part, commands, self.images in parts:
-            self.clocks = Clocks()
-            for space in (self.sram, *self.dram.values()):
-                space.settle()
+            clocks = Clocks()
+            self.sram.space.settle()
             for self.index, command in enumerate(commands):
-                self.command(command)
+                self.command(command, clocks)
         self.finish()
 
-    def command(self, command: Command) -> None:
+    def command(self, command: Command, clocks: Clocks) -> None:
         """One command: its waits, operands and effect."""
         if not 0 <= command.step < len(self.steps):
             self.fail(f"there is no step {command.step}")
-        name, step = command.opcode.name, self.steps[command.step]
+        name, run = command.opcode.name, self.steps[command.step]
         if name != "CONV" and command.flags:
             self.fail(f"flags are {command.flags}, a {name} has none")
-        if self.part == "prologue" and name in ("CONV", "STORE"):
+        if self.part == "prologue" and not name.startswith("LOAD"):
             self.fail("depends on the image, of which the prologue knows nothing")
-        self.queue = int(command.queue)
-        clock = self.clocks.start(command, self.fail)
-        fields = dict(zip(_NAMES[command.opcode.code], command.values, strict=True))
-        if name == "CONV":
-            self.convolve(step, command.flags, fields, clock)  # type: ignore[arg-type]
+        self.sram.clock = clocks.start(command, int(command.opcode.queue), self.fail)
+        fields: Fields = dict(zip(_NAMES[command.opcode.code], command.values))  # type: ignore[arg-type]  # noqa: B905
+        if name in self.moves:
+            self.moves[name](run, fields)
+        elif name == "CONV":
+            self.convolve(run.wanted, run.index, command.flags, fields)
         else:
-            {"LOAD": self.load, "LOAD_WEIGHTS": self.load_weights, "STORE": self.store}[name](step, fields, clock)  # type: ignore[arg-type]
+            self.computes[name](run.wanted, run.index, fields)
 
-    # Commands.
+    # Loads and stores.
 
-    def load(self, run: _StepRun, fields: Fields, clock: Clock) -> None:
-        """Rows of the step's data with all their channels, or the whole bias."""
-        step, index = run.step, fields["tensor"]
-        is_bias = index < len(self.program.tensors) and self.program.tensors[index].traffic is Traffic.WEIGHTS
-        if is_bias and step.bias is None:
-            self.fail(f"loads the tensor {index}, which the step does not read")
-        tensor = step.bias if is_bias and step.bias is not None else step.data
-        record = self.tensors.record(index, tensor, "bias" if is_bias else "data", self.fail)
-        if self.part == "prologue" and record.per_image:
-            self.fail(f"loads {tensor.name} of one image in the prologue")
-        start, stop, lies = self.box(run, fields, record.dims, record.traffic)
-        if tensor.name in self.dram:
-            row = fields["row"]
-            self.dram[tensor.name].read(row, row + fields["rows"], self.queue, clock, self.fail)
-        elif tensor.digest is None and tensor not in self.region.inputs:
+    def load(self, run: _StepRun, fields: Fields) -> None:
+        """A box of the step's data, or of one of its vectors."""
+        index, step = fields["tensor"], run.step
+        identity = run.identities.get(("LOAD", index))
+        if identity is None:
+            uses = [(tensor, role) for tensor, role in step.uses if role != "weight"]
+            identity = run.identities["LOAD", index] = self.tensors.identify(index, step, uses, self.fail)
+        record = self.program.tensors[index]
+        if self.part == "prologue" and record.image_stride:
+            self.fail(f"loads {', '.join(sorted(identity.names))} of one image in the prologue")
+        place, box = self.box(run, fields, record)
+        tensors = [tensor for tensor in step.inputs if tensor.name in identity.names]
+        for tensor in tensors:
+            self.available(tensor, box, flat=identity.role == "vector")
+        held = Loaded(identity.role, identity.names, *box, fields["block_bytes"])
+        self.sram.space.write(*place, _LOAD, self.sram.clock, held, self.fail)
+
+    def available(self, tensor: Tensor, box: tuple[Span, Span, Span], *, flat: bool) -> None:
+        """What is loaded of a tensor between steps has surely been stored; ``flat``: by elements, not by channels."""
+        if tensor.digest is not None:
+            return
+        writers = self.writers.get(tensor.name, ())
+        if not writers and tensor not in self.region.inputs:
             self.fail(f"loads {tensor.name}, which no step stores")
-        held = _Held("bias" if is_bias else "data", tensor.name, lies, fields["row"], fields["col"])
-        self.sram.write(start, stop, self.queue, clock, held, self.fail)
+        for writer in writers:
+            first = writer.step.output_channel
+            part = ((box[0][0] - first, box[0][1] - first), box[1], box[2])
+            last = writer.wanted.chunks - 1 if flat else writer.last_over(part)
+            if last >= len(writer.stores):
+                self.fail(f"loads a part of {tensor.name} that step {writer.step.name} has not stored")
+            if last >= 0 and self.sram.clock[_STORE] < writer.stores[last]:
+                store = writer.stores[last] - 1
+                self.fail(f"may run before store command {store}, which writes a part of {tensor.name} that it reads")
 
-    def load_weights(self, run: _StepRun, fields: Fields, clock: Clock) -> None:
-        """The step's whole weights."""
-        weight = run.step.weight
-        record = self.tensors.record(fields["tensor"], weight, "weight", self.fail)
-        found = tuple(fields[name] for name in _BOX)
-        outs, ins, rows, cols = record.dims
-        if found != (0, outs, 0, ins, 0, rows, 0, cols):
-            self.fail(f"loads the box {found} of weights, the step needs all of {record.dims}")
-        start, stop = self.weights(fields["sram"], record.dims)
-        run.bytes[record.traffic] += self.images * math.prod(record.dims) * _ELEM_BYTES
-        self.sram.write(start, stop, self.queue, clock, _Held("weight", weight.name, record.dims), self.fail)
+    def load_weights(self, run: _StepRun, fields: Fields) -> None:
+        """A box of the step's weights."""
+        index, step = fields["tensor"], run.step
+        identity = run.identities.get(("LOAD_WEIGHTS", index))
+        if identity is None:
+            uses = [(tensor, role) for tensor, role in step.uses if role == "weight"]
+            identity = run.identities["LOAD_WEIGHTS", index] = self.tensors.identify(index, step, uses, self.fail)
+        record = self.program.tensors[index]
+        groups, width, depth, *kernel = record.dims
+        outs, ins = (
+            self.span(fields, f"{one}_channel", f"{one}_channels", size)
+            for one, size in (("out", groups * width), ("in", depth))
+        )
+        taps = []
+        for axis, size in zip(("row", "col"), kernel, strict=True):
+            first, count, by = (fields[f"kernel_{name}"] for name in (axis, f"{axis}s", f"{axis}_step"))
+            last = first + (count - 1) * by
+            if count < 1 or not (0 <= first < size and 0 <= last < size):
+                self.fail(f"kernel {axis}s {first} to {last} are not within the tensor's {size}")
+            taps.append((first, count, by if count > 1 else 1))
+        if outs[1] % width and outs[0] // width != (outs[1] - 1) // width:
+            self.fail(f"output channels {outs[0]}-{outs[1]} end within a group of {width}, and begin in another")
+        if record.layout is Layout.PACKED and (outs[0] % self.program.lanes or ins[0] % self.program.lanes):
+            self.fail(f"channels {outs[0]} and {ins[0]} of packed weights do not begin a block")
+        extents = (outs[1] - outs[0], ins[1] - ins[0], taps[0][1] * taps[1][1])
+        place = self.operands.weights(fields["sram"], *extents, self.fail)
+        run.bytes[record.traffic] += self.images * math.prod(extents) * ELEM_BYTES
+        held = Weights(identity.names, outs, (ins, taps[0], taps[1]))
+        self.sram.space.write(*place, _LOAD, self.sram.clock, held, self.fail)
 
-    def convolve(self, run: _StepRun, flags: int, fields: Fields, clock: Clock) -> None:
-        """The step's whole sum over the rows and columns that lie in SRAM, with its epilogue."""
-        step = run.step
-        for name, value in run.fixed.items():
-            if fields[name] != value:
-                self.fail(f"{name} is {fields[name]}, of step {step.name} it is {value}")
-        if flags != run.flags:
-            self.fail(f"flags are {flags}, must be {run.flags}: each CONV makes the whole sum of step {step.name}")
-        clip = (float(np.float32(fields["clip_low"])), float(np.float32(fields["clip_high"])))
-        if flags & CONV_CLIP and clip != run.clip:
-            self.fail(f"clips to {clip}, step {step.name} to {run.clip}")
-        in_lies = (fields["in_channels"], fields["in_rows"], fields["in_cols"], fields["in_block_bytes"])
-        out_lies = (fields["out_channels"], fields["out_rows"], fields["out_cols"], fields["out_block_bytes"])
-        operands, reads, row, col = [], None, 0, 0
-        if fields["in_rows"] or fields["in_cols"]:
-            operands.append(self.map(fields["input"], in_lies, "input"))
-            data = self.held(*operands[0], "data", step.data.name, in_lies, clock)
-            reads = (data.row, data.row + data.lies[1], data.col, data.col + data.lies[2])
-            row, col = data.row - fields["pad_top"], data.col - fields["pad_left"]
-            operands.append(self.weights(fields["weights"], step.weight.shape))
-            self.held(*operands[1], "weight", step.weight.name, step.weight.shape, clock)
-        if step.bias is not None:
-            lies = (step.op.out_channels, 1, 1, self.rows_bytes(1, 1))
-            operands.append(self.map(fields["bias"], lies, "bias"))
-            self.held(*operands[-1], "bias", step.bias.name, lies, clock)
-        output = self.map(fields["output"], out_lies, "output")
-        sums = self.map(fields["accumulators"], out_lies, "accumulators")
-        results = [output] if output == sums else [output, sums]
-        for place, (start, stop) in enumerate(results):
-            for other, end in (*operands, *results[:place]):
-                if start < end and other < stop:
-                    self.fail(f"result in SRAM bytes {start}-{stop} overlaps the operand in {other}-{end}")
-        made = _Held("sums", step.name, out_lies, row, col, reads)
-        for result in results:
-            self.sram.write(*result, self.queue, clock, made if result == output else None, self.fail)
-        run.convolved += 1
+    def load_table(self, run: _StepRun, fields: Fields) -> None:
+        """Entries of one of the step's tables."""
+        index = fields["tensor"]
+        if index not in run.tables:
+            run.tables[index] = self.tensors.table_axes(index, run.step, self.fail)
+        record = self.program.tensors[index]
+        outs = self.span(fields, "first", "count", record.dims[0])
+        size = fields["count"] * record.dims[1] * ENTRY_BYTES
+        place = self.operands.place(fields["sram"], size, "sram", self.fail)
+        run.bytes[record.traffic] += self.images * size
+        held = Table(run.tables[index], outs, record.dims[1])
+        self.sram.space.write(*place, _LOAD, self.sram.clock, held, self.fail)
 
-    def store(self, run: _StepRun, fields: Fields, clock: Clock) -> None:
-        """The next rows of the step's output: what a CONV made of just the rows that they need."""
-        step, row = run.step, fields["row"]
-        record = self.tensors.record(fields["tensor"], step.output, "output", self.fail)
-        start, stop, lies = self.box(run, fields, record.dims, record.traffic)
-        end = row + fields["rows"]
-        if fields["cols"] != record.dims[3]:
-            self.fail(f"stores {fields['cols']} of {record.dims[3]} columns of {step.output.name}")
-        chunks = run.plan.chunks[run.stored_chunks : run.stored_chunks + 1]
-        marks = [(chunk.out_rows.start, chunk.out_rows.stop) for chunk in chunks]
-        if row != run.stored_rows or marks != [(row, end)]:
-            self.fail(f"stores rows {row}-{end}, stored are those up to {run.stored_rows}, the plan's next are {marks}")
-        held = self.held(start, stop, "sums", step.name, lies, clock)
-        wanted = run.reads.of(row, end)
-        if held.reads != wanted:
-            self.fail(f"stores rows {row}-{end}, made of rows and columns {held.reads} of the data, they need {wanted}")
-        starts, strides = run.reads.starts, run.reads.strides
-        taps = (row * strides[0] + starts[0], starts[1])
-        if wanted is not None and (held.row, held.col) != taps:
-            self.fail(f"stores rows {row}-{end}, whose first tap is at {taps}, but the CONV's at {held.row, held.col}")
-        space = self.dram[step.output.name]
-        if space.over(row, end):
-            self.fail(f"stores rows {row}-{end} of {step.output.name} again")
-        space.write(row, end, self.queue, clock, held, self.fail)
-        run.stored_rows, run.stored_chunks = end, run.stored_chunks + 1
+    def store(self, run: _StepRun, fields: Fields) -> None:
+        """The plan's next chunk of the step's output, whole."""
+        index, step, wanted = fields["tensor"], run.step, run.wanted
+        if ("STORE", index) not in run.identities:
+            run.identities["STORE", index] = self.tensors.identify(index, step, [(step.output, "output")], self.fail)
+        record = self.program.tensors[index]
+        place, (channels, rows, cols) = self.box(run, fields, record)
+        channels = (channels[0] - step.output_channel, channels[1] - step.output_channel)
+        if len(run.stores) == wanted.chunks:
+            self.fail(f"stores more than the {wanted.chunks} chunks of step {step.name}")
+        chunk = wanted.chunk(len(run.stores))
+        if chunk != (channels, rows, cols):
+            self.fail(f"stores channels, rows and columns {(channels, rows, cols)}, the plan's next chunk is {chunk}")
+        made = self.sram.held(place, Made, "sram", _STORE)
+        extents = (fields["channels"], fields["rows"], fields["cols"])
+        if (made.step, made.extents, made.block_bytes) != (run.index, extents, fields["block_bytes"]) or made.stored:
+            found = f"{made.extents} with blocks of {made.block_bytes} B of step {made.step}"
+            self.fail(f"stores {extents} with blocks of {fields['block_bytes']} B, but there lie {found}")
+        wanted.prove(made, channels, rows, cols, self.fail)
+        made.stored = True
+        run.stores.append(self.sram.clock[_STORE] + 1)
 
-    # Operands.
+    def box(self, run: _StepRun, fields: Fields, record: TensorRecord) -> tuple[Bytes, tuple[Span, Span, Span]]:
+        """The SRAM bytes and the (channels, rows, cols) of a loaded or stored box of a map; counts its bytes."""
+        channels, rows, cols = (
+            self.span(fields, first, count, size) for (first, count), size in zip(_BOX, record.dims, strict=False)
+        )
+        extents = (fields["channels"], fields["rows"], fields["cols"])
+        if fields["row_bytes"] != self.operands.row_bytes(extents[2]):
+            self.fail(f"row_bytes is {fields['row_bytes']}, must be {self.operands.row_bytes(extents[2])}")
+        run.bytes[record.traffic] += self.images * extents[0] * extents[1] * extents[2] * ELEM_BYTES
+        place = self.operands.map(fields["sram"], extents, fields["block_bytes"], "sram", self.fail)
+        return place, (channels, rows, cols)
 
-    def box(self, run: _StepRun, fields: Fields, dims: Sequence[int], traffic: Traffic) -> tuple[int, int, Lies]:
-        """The SRAM bytes of a loaded or stored box of rows, with all its channels; counts its bytes."""
-        for name, first, size in (("channel", "channel", dims[1]), ("row", "row", dims[2]), ("col", "col", dims[3])):
-            at, count = fields[first], fields[f"{name}s"]
-            if at < 0 or count < 1 or at + count > size:
-                self.fail(f"{name}s {at}-{at + count} are not within the tensor's {size}")
-        if fields["channels"] != dims[1]:
-            self.fail(f"moves {fields['channels']} of {dims[1]} channels")
-        lies = (fields["channels"], fields["rows"], fields["cols"], fields["block_bytes"])
-        if fields["row_bytes"] != self.rows_bytes(1, fields["cols"], lines=1):
-            self.fail(f"row_bytes is {fields['row_bytes']}, must be {self.rows_bytes(1, fields['cols'], lines=1)}")
-        run.bytes[traffic] += self.images * math.prod(lies[:3]) * _ELEM_BYTES
-        start, stop = self.map(fields["sram"], lies, "sram")
-        return start, stop, lies
+    def span(self, fields: Fields, first: str, count: str, size: int) -> Span:
+        """A part of an axis of a tensor, not empty and within it."""
+        start, stop = fields[first], fields[first] + fields[count]
+        if not 0 <= start < stop <= size:
+            self.fail(f"{count} {start}-{stop} are not within the tensor's {size}")
+        return start, stop
 
-    def rows_bytes(self, rows: int, cols: int, lines: int | None = None) -> int:
-        """Bytes of the rows of one channel block, rounded up to lines."""
-        lines, align = lines or self.program.lines, self.program.column_align
-        return -(rows // -lines) * lines * -(cols // -align) * align * self.program.lanes * _ELEM_BYTES
-
-    def map(self, base: int, lies: Lies, name: str) -> tuple[int, int]:
-        """The SRAM bytes from a map's first to its last."""
-        channels, rows, cols, block_bytes = lies
-        if rows < 1 or cols < 1:
-            self.fail(f"{name} has {rows} rows and {cols} columns")
-        last = self.rows_bytes(rows, cols)
-        if block_bytes < last or block_bytes % _ELEM_BYTES:
-            self.fail(f"{name}: {block_bytes} B from block to block, must be {last} or more, in whole elements")
-        return self.operand(base, -(channels // -self.program.lanes) * block_bytes - block_bytes + last, name)
-
-    def weights(self, base: int, dims: Sequence[int]) -> tuple[int, int]:
-        """The SRAM bytes of whole weights."""
-        lanes = self.program.lanes
-        return self.operand(base, -(dims[0] // -lanes) * lanes * math.prod(dims[1:]) * _ELEM_BYTES, "weights")
-
-    def operand(self, base: int, size: int, name: str) -> tuple[int, int]:
-        """The bytes ``[base, base + size)``, which lie within one memory; counts how far that is used."""
-        if base % _ELEM_BYTES:
-            self.fail(f"{name}: address {base} is no multiple of the element size, {_ELEM_BYTES}")
-        first = 0
-        for memory, memory_bytes in enumerate(self.program.memories):
-            first += -first % MEMORY_ALIGN_BYTES
-            if first <= base and base + size <= first + memory_bytes:
-                self.reached[memory] = max(self.reached[memory], base + size - first)
-                break
-            first += memory_bytes
-        else:
-            self.fail(f"{name}: bytes {base}-{base + size} do not lie within one memory of {self.program.memories}")
-        return base, base + size
-
-    def held(self, start: int, stop: int, role: str, name: str, lies: Sequence[int], clock: Clock) -> _Held:
-        """What the bytes ``[start, stop)`` hold, which must be this and whole."""
-        cell = self.sram.read(start, stop, self.queue, clock, self.fail)[0]
-        held = cell.value
-        if held is None or (cell.start, cell.stop) != (start, stop):
-            self.fail(f"reads SRAM bytes {start}-{stop} as {role} of {name}, but they hold no one operand")
-        if (held.role, held.name, held.lies) != (role, name, tuple(lies)):
-            found = f"{held.role} of {held.name} {held.lies}"
-            self.fail(f"reads SRAM bytes {start}-{stop} as {role} of {name} {tuple(lies)}, but they hold {found}")
-        if cell.count == 0:
-            self.lasting[start, stop] = held
-        return held
+    # The whole.
 
     def finish(self) -> None:
         """What must hold of the program as a whole."""
         where = f"program of {self.region.name}"
         for run in self.steps:
-            name, chunks = run.step.name, len(run.plan.chunks)
-            if run.stored_rows != run.step.output.shape[2] or not chunks == run.stored_chunks == run.convolved:
-                found = f"{run.convolved} CONVs and {run.stored_chunks} STOREs of {run.stored_rows} rows"
-                raise CheckFailed(f"{where}: step {name} has {found}, its plan {chunks} chunks")
+            name = run.step.name
+            if len(run.stores) != run.wanted.chunks:
+                raise CheckFailed(f"{where}: step {name} stores {len(run.stores)} chunks, its plan {run.wanted.chunks}")
+            self.covered(run, where)
             planned = run.plan.traffic
             wanted = (planned.input_bytes, planned.weight_bytes, planned.output_bytes, planned.partial_sum_bytes)
             for kind, size in zip(Traffic, wanted, strict=True):
@@ -359,15 +260,37 @@ class _Run:
                     found = f"{run.bytes[kind]} B of {kind.name}"
                     raise CheckFailed(f"{where}: step {name} moves {found}, its plan {size}")
         for tensor in self.region.outputs:
-            if tensor.name not in self.dram:
+            if tensor.name not in self.writers:
                 raise CheckFailed(f"{where}: nothing stores the output {tensor.name}")
-        for (start, stop), held in self.lasting.items():
-            if any(cell.value is not held for cell in self.sram.over(start, stop)):
-                raise CheckFailed(f"{where}: body overwrites {held.role} {held.name}, which the next image needs")
-        for memory, reached in zip(self.memories, self.reached, strict=True):
+        self.joined(where)
+        for (start, stop), held in self.sram.lasting.items():
+            if any(cell.value is not held for cell in self.sram.space.over(start, stop)):
+                what = f"SRAM bytes {start}-{stop} of the prologue"
+                raise CheckFailed(f"{where}: body overwrites {what}, which the next image needs")
+        for memory, reached in zip(self.spec.memories, self.operands.reached, strict=True):
             planned_bytes = max(step.used_bytes(memory) for step in self.plan.steps)
             if reached != planned_bytes:
                 raise CheckFailed(f"{where}: it uses {reached} B of memory {memory}, its plan {planned_bytes}")
+
+    def covered(self, run: _StepRun, where: str) -> None:
+        """The plan's chunks, which have all been stored, are each output of the step once."""
+        extents = (run.step.op.out_channels, *(axis.outs for axis in run.wanted.axes))
+        for starts, stops, extent in zip(run.starts, run.stops, extents, strict=True):
+            if [0, *stops] != [*starts, extent]:
+                raise CheckFailed(f"{where}: the chunks of step {run.step.name} do not cover its output once")
+
+    def joined(self, where: str) -> None:
+        """The steps that write one tensor write each of its channels once."""
+        for name, runs in self.writers.items():
+            tensor = runs[0].step.output
+            at = 0
+            for first, count in sorted((run.step.output_channel, run.step.op.out_channels) for run in runs):
+                if first != at:
+                    raise CheckFailed(f"{where}: channels {at}-{first} of {name} are not stored once")
+                at = first + count
+            channels = dict(zip(tensor.layout or "NCHW", tensor.shape, strict=True)).get("C", 1)
+            if at != channels:
+                raise CheckFailed(f"{where}: channels 0-{at} of {name} are stored, it has {channels}")
 
     def fail(self, message: str) -> NoReturn:
         """Raise, naming the command."""
