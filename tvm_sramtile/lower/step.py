@@ -62,17 +62,23 @@ class StepLowering:
     prologue: Sequencer
     body: Sequencer
     slots: dict[str, tuple[Slot, ...]] = field(init=False)
+    _out_block_bytes: int = field(init=False)  # from one channel block to the next, of the largest chunk
+    _in_block_bytes: int = field(init=False)
     _held: dict[str, Hashable] = field(default_factory=dict)  # what each buffer was last filled with
     _turns: dict[str, int] = field(default_factory=dict)  # how often it was filled
 
     def __post_init__(self) -> None:
         self.slots = dict(place_buffers(self.plan, self.spec))
+        elem_bytes, layout = dtype_bytes(self.step.data.dtype), self.spec.layout
+        axes = (self.plan.rows, self.plan.cols)
+        self._out_block_bytes = layout.block_elems(*(max(len(s.out) for s in spans) for spans in axes)) * elem_bytes
+        self._in_block_bytes = layout.block_elems(*(max(len(s.read) for s in spans) for spans in axes)) * elem_bytes
 
     def run(self) -> None:
         """All chunks in the plan's order."""
         for count, chunk in enumerate(self._chunks()):
             slots = self.slots["output"]
-            target = _Map(slots[count % len(slots)], self._block_bytes("output"))
+            target = _Map(slots[count % len(slots)], self._out_block_bytes)
             self._load_vectors(chunk)
             match self.step.op:
                 case Conv2d() | Conv2dTranspose() as op:
@@ -110,15 +116,6 @@ class StepLowering:
         self._turns[buffer] = self._turns.get(buffer, 0) + 1
         return self._slot(buffer)
 
-    def _block_bytes(self, buffer: str) -> int:
-        """From one channel block to the next: the extents of the largest chunk."""
-        rows, cols = self.plan.rows, self.plan.cols
-        if buffer == "output":
-            extents = (max(len(span.out) for span in rows), max(len(span.out) for span in cols))
-        else:
-            extents = (max(len(span.read) for span in rows), max(len(span.read) for span in cols))
-        return self.spec.layout.block_elems(*extents) * dtype_bytes(self.step.data.dtype)
-
     # Loads and stores.
 
     def _load_vectors(self, chunk: _Chunk) -> None:
@@ -136,7 +133,7 @@ class StepLowering:
     def _load_map(self, buffer: str, tensor: Tensor, channels: Range, chunk: _Chunk) -> _Map:
         """The chunk's part of an input map; nothing is loaded for one that lies wholly in padding."""
         rows, cols = chunk.row.read, chunk.col.read
-        block_bytes = self._block_bytes(buffer)
+        block_bytes = self._in_block_bytes
         if len(rows) and len(cols):
             slot = self._fill(buffer, (channels, rows, cols))
             if slot is not None:
@@ -374,7 +371,7 @@ class StepLowering:
         partner: Slot,
         params: tuple[float, float],
     ) -> None:
-        partner_block = self._block_bytes("other") if kind == "map" else 0
+        partner_block = self._in_block_bytes if kind == "map" else 0
         if kind == "vector":
             partner_block = self.spec.layout.block_elems(1, 1) * dtype_bytes(self.step.data.dtype)
         values = (
