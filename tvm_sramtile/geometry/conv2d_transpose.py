@@ -12,7 +12,7 @@ from tvm_sramtile.ints import Range, ceil_div
 
 
 def phases(kernel: int, stride: int, dilation: int, pad_before: int) -> tuple[Phase, ...]:
-    """The phases of an axis: ``i*stride + t*dilation == o + pad_before`` ties input ``i`` and tap ``t`` to output ``o``."""
+    """The phases of an axis: ``i*stride + t*dilation == o + pad_before`` ties input ``i``, tap ``t``, output ``o``."""
     step = stride // gcd(stride, dilation)
     found = []
     for offset in range(stride):
