@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,9 +45,25 @@ def program(
     )
 
 
-def tensor(traffic: Traffic, dims: tuple[int, int, int, int], offset: int = 0, **changes: Any) -> TensorRecord:
-    """An argument of NCHW maps, one an image, unless changed."""
-    record = TensorRecord(Place.ARGUMENT, traffic, Dtype.FLOAT32, Layout.NCHW, True, dims, offset)
+def tensor(traffic: Traffic, dims: Sequence[int], offset: int = 0, **changes: Any) -> TensorRecord:
+    """An argument: NCHW maps, one an image, of (channels, rows, cols), unless changed."""
+    channels, rows, cols = dims
+    strides = (rows * cols, cols, 1, 0, 0)
+    image = channels * rows * cols
+    record = TensorRecord(
+        Place.ARGUMENT, traffic, Dtype.FLOAT32, Layout.MAP, (channels, rows, cols, 1, 1), strides, image, offset
+    )
+    return replace(record, **changes)
+
+
+def weight_tensor(dims: Sequence[int], offset: int = 0, groups: int = 1, **changes: Any) -> TensorRecord:
+    """An argument: OIHW weights, unless changed."""
+    outs, ins, rows, cols = dims
+    whole = (groups, outs // groups, ins, rows, cols)
+    strides = tuple(math.prod(whole[axis + 1 :]) for axis in range(5))
+    record = TensorRecord(
+        Place.ARGUMENT, Traffic.WEIGHTS, Dtype.FLOAT32, Layout.WEIGHTS, whole, strides, image_stride=0, offset=offset
+    )
     return replace(record, **changes)
 
 
@@ -82,7 +99,10 @@ class Sram:
 
 
 def conv(sram: Sram, op: Conv2d, flags: int, **fields: Any) -> Command:
-    """A CONV of a whole operator whose operands lie at the given addresses; any field can be given another value."""
+    """A CONV of a whole operator whose operands lie at the given addresses; any field can be given another value.
+
+    All of the output map is computed, also where ``out_map_rows`` or ``out_map_cols`` are given.
+    """
     values: dict[str, Any] = {
         "in_block_bytes": sram.block_bytes(op.in_rows, op.in_cols),
         "in_rows": op.in_rows,
@@ -91,8 +111,6 @@ def conv(sram: Sram, op: Conv2d, flags: int, **fields: Any) -> Command:
         "bias": 0,
         "accumulators": fields["output"],
         "out_block_bytes": sram.block_bytes(op.out_rows, op.out_cols),
-        "out_rows": op.out_rows,
-        "out_cols": op.out_cols,
         "out_channels": op.out_channels,
         "groups": op.groups,
         "clip_low": 0.0,
@@ -100,7 +118,9 @@ def conv(sram: Sram, op: Conv2d, flags: int, **fields: Any) -> Command:
         **dict.fromkeys(("input_dtype", "weight_dtype", "accumulator_dtype", "output_dtype"), Dtype.FLOAT32),
     }
     for axis, index in (("rows", 0), ("cols", 1)):
-        values[f"kernel_{axis}"] = op.kernel[index]
+        outs = fields.pop(f"out_map_{axis}", (op.out_rows, op.out_cols)[index])
+        values |= {f"out_map_{axis}": outs, f"out_{axis}": outs, f"out_{axis[:-1]}": 0, f"out_{axis[:-1]}_step": 1}
+        values[f"unit_{axis}"] = values[f"kernel_{axis}"] = op.kernel[index]
         values[f"stride_{axis}"] = op.strides[index]
         values[f"dilation_{axis}"] = op.dilation[index]
         values["pad_top" if axis == "rows" else "pad_left"] = op.padding[index]
@@ -163,14 +183,15 @@ class ConvCase:
         """Weights and bias loaded in the prologue; then, an image, each chunk loaded, convolved and stored."""
         op = self.op
         tensors = [
-            tensor(Traffic.INPUTS, (1, op.in_channels, op.in_rows, op.in_cols), 0),
-            tensor(Traffic.OUTPUTS, (1, op.out_channels, op.out_rows, op.out_cols), 1),
-            tensor(Traffic.WEIGHTS, op.weight_shape, 2, layout=Layout.OIHW, per_image=False),
+            tensor(Traffic.INPUTS, (op.in_channels, op.in_rows, op.in_cols), 0),
+            tensor(Traffic.OUTPUTS, (op.out_channels, op.out_rows, op.out_cols), 1),
+            weight_tensor(op.weight_shape, 2, op.groups),
         ]
         if self.packed:
-            tensors[2] = replace(tensors[2], layout=Layout.PACKED, place=Place.CONSTANT, offset=0)
+            packed = {"layout": Layout.PACKED, "place": Place.CONSTANT, "strides": (0,) * 5}
+            tensors[2] = replace(tensors[2], offset=0, **packed)
         if self.bias is not None:
-            tensors.append(tensor(Traffic.WEIGHTS, (1, op.out_channels, 1, 1), 3, per_image=False))
+            tensors.append(tensor(Traffic.WEIGHTS, (op.out_channels, 1, 1), 3, image_stride=0))
         sram = Sram(self.spec)
         prologue, weights, bias = self._parameters(sram)
         start = sram.used_bytes
@@ -190,6 +211,7 @@ class ConvCase:
             weights.append(sram.place_weights(outs, len(part), *kernel))
             fields = {"out_channel": 0, "out_channels": outs, "in_channel": part.start, "in_channels": len(part)}
             fields |= {"kernel_row": 0, "kernel_rows": kernel[0], "kernel_col": 0, "kernel_cols": kernel[1]}
+            fields |= {"kernel_row_step": 1, "kernel_col_step": 1}
             commands.append(Command.make(LOAD_WEIGHTS, tensor=2, sram=weights[-1], **fields))
         bias = sram.place_map(outs, 1, 1)
         if self.bias is not None:
@@ -215,7 +237,7 @@ class ConvCase:
             flags = CONV_FIRST * (index == 0)
             if index == len(parts) - 1:
                 flags |= CONV_LAST | CONV_BIAS * (self.bias is not None) | CONV_CLIP * (self.clip is not None)
-            fields: dict[str, Any] = {"in_rows": len(read_rows), "in_cols": len(read_cols), "out_rows": len(rows)}
+            fields: dict[str, Any] = {"in_rows": len(read_rows), "in_cols": len(read_cols), "out_map_rows": len(rows)}
             fields |= {"in_block_bytes": sram.block_bytes(len(read_rows), len(read_cols)), "in_channels": len(part)}
             fields |= {"out_block_bytes": sram.block_bytes(len(rows), len(out_cols)), "bias": bias}
             fields |= {"pad_top": window_rows.pad_before, "pad_left": window_cols.pad_before}

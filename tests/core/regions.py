@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from core import oracle
+from core import oracle, oracle_steps
 from numpy.typing import NDArray
 
 from tvm_sramtile.engine.reference import Measured, interpret
@@ -41,19 +41,7 @@ class Case:
 
     def expected(self) -> list[Float]:
         """The region's outputs by the oracle."""
-        values = dict(self.values)
-        for step in self.region.steps:
-            op, clip = step.op, step.clip or Clip()
-            values[step.output.name] = oracle.conv2d(
-                values[step.data.name],
-                values[step.weight.name],
-                None if step.bias is None else values[step.bias.name],
-                strides=op.strides,
-                padding=op.padding,
-                dilation=op.dilation,
-                groups=op.groups,
-                clip=(clip.low, clip.high),
-            )
+        values = oracle_steps.evaluate(self.region, self.values)
         return [values[tensor.name] for tensor in self.region.outputs]
 
     def arguments(self) -> list[Float]:
@@ -64,9 +52,7 @@ class Case:
     def compare(self, arguments: Sequence[Float]) -> None:
         """Fail where the outputs among ``arguments`` are not the oracle's."""
         for output, wanted in zip(arguments[len(self.region.inputs) :], self.expected(), strict=True):
-            terms = sum(
-                step.op.in_channels_per_group * step.op.kernel[0] * step.op.kernel[1] for step in self.region.steps
-            )
+            terms = sum(map(oracle_steps.terms, self.region.steps))
             tolerance = 10 * len(self.region.steps) * oracle.tolerance(terms)
             np.testing.assert_allclose(output, wanted, rtol=tolerance, atol=tolerance)
 
@@ -81,7 +67,7 @@ class Case:
         """What a run must measure by the plan."""
         traffic = plan.traffic
         kinds = (traffic.input_bytes, traffic.weight_bytes, traffic.output_bytes, traffic.partial_sum_bytes)
-        macs = sum(step.images * step.op.macs for step in self.region.steps)
+        macs = sum(map(oracle_steps.macs, self.region.steps))
         return Measured(dict(zip(Traffic, kinds, strict=True)), macs, plan.sram_peak_bytes)
 
 
@@ -115,7 +101,8 @@ def region_case(
         vector = parameter(f"b{index}", (op.out_channels,)) if bias else None
         output = Tensor(f"y{index}", (images, op.out_channels, op.out_rows, op.out_cols), "float32")
         clip = clips[min(index, len(clips) - 1)]
-        steps.append(Step(f"conv{index}", op, data, weight, output, images, vector, clip, (f"conv{index}",)))
+        name = f"conv{index}"
+        steps.append(Step(name, op, data, weight, output, images, vector, clip, origin=(name,)))
         inputs += [] if constant else [weight, *([] if vector is None else [vector])]
         data = output
     region = Region("region", tuple(inputs), tuple(steps[index].output for index in outputs), tuple(steps))

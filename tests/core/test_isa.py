@@ -58,8 +58,9 @@ TENSORS = st.builds(
     st.sampled_from(Traffic),
     st.sampled_from(Dtype),
     st.sampled_from(Layout),
-    st.booleans(),
-    st.tuples(U32, U32, U32, U32),
+    st.tuples(*[U32] * 5),
+    st.tuples(*[U32] * 5),
+    U32,
     VALUES["u64"],
 )
 PROGRAMS = st.builds(
@@ -147,8 +148,12 @@ def poked(name: str, value: int, record: str = "header") -> bytes:
 COMMANDS_START = HEADER_BYTES + 4 * TENSOR_BYTES
 COMMANDS_BYTES = sum(record_struct(COMMAND + c.opcode.fields).size for c in (*small().prologue, *small().body))
 COMMANDS_END = COMMANDS_START + COMMANDS_BYTES
-CONSTANTS_START = -(-COMMANDS_END // 64) * 64
 LOAD_BYTES = record_struct(COMMAND + LOAD.fields).size
+
+# One command more, so that there are bytes between the commands and the constants.
+LONGER = encode(replace(small(), body=(*small().body, small().body[-1])))
+LONGER_END = COMMANDS_END + LOAD_BYTES
+LONGER_START = len(LONGER) - len(small().constants)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +176,7 @@ LOAD_BYTES = record_struct(COMMAND + LOAD.fields).size
         (poked("place", 3, "tensor"), "tensor 1: 3 is not a valid Place"),
         (poked("traffic", 4, "tensor"), "tensor 1: 4 is not a valid Traffic"),
         (poked("dtype", 9, "tensor"), "tensor 1: 9 is not a valid Dtype"),
-        (poked("layout", 3, "tensor"), "tensor 1: 3 is not a valid Layout"),
-        (poked("per_image", 2, "tensor"), "tensor 1: per_image = 2, must be 0 or 1"),
+        (poked("layout", 4, "tensor"), "tensor 1: 4 is not a valid Layout"),
         (poked("opcode", 0, "command"), f"prologue command 0: no opcode at byte {COMMANDS_START}"),
         (poked("opcode", 99, "command"), f"prologue command 0: no opcode at byte {COMMANDS_START}"),
         (
@@ -190,8 +194,8 @@ LOAD_BYTES = record_struct(COMMAND + LOAD.fields).size
             f"body command 5: no opcode at byte {COMMANDS_END - LOAD_BYTES}",
         ),
         (
-            encode(small())[: CONSTANTS_START - 1] + b"\1" + encode(small())[CONSTANTS_START:],
-            f"header: bytes {COMMANDS_END}-{CONSTANTS_START}, between the commands and the constants, are not all zero",
+            LONGER[: LONGER_START - 1] + b"\1" + LONGER[LONGER_START:],
+            f"header: bytes {LONGER_END}-{LONGER_START}, between the commands and the constants, are not all zero",
         ),
     ],
 )
@@ -226,7 +230,7 @@ def test_values_that_do_not_fit_their_fields() -> None:
 def test_commands_by_field_name() -> None:
     command = small().body[1]
     assert command.queue is Queue.COMPUTE
-    assert (command["out_rows"], command["in_channels"], command.real("clip_high")) == (2, 2, 6.0)
+    assert (command["out_map_rows"], command["in_channels"], command.real("clip_high")) == (2, 2, 6.0)
     with pytest.raises(KeyError):
         Command.make(LOAD, tensor=0)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.programs import SPEC, ConvCase, Float, Sram, conv, conv_case, pack, program, tensor
+from core.programs import SPEC, ConvCase, Float, Sram, conv, conv_case, pack, program, tensor, weight_tensor
 
 from tvm_sramtile.engine.reference import Measured, interpret
 from tvm_sramtile.errors import ProgramError
@@ -63,7 +63,7 @@ def convs(made: Program) -> list[Command]:
 
 # LOAD and STORE
 
-DIMS = (1, 6, 5, 4)
+DIMS = (6, 5, 4)
 BOX = (Range(1, 6), Range(2, 5), Range(1, 4))
 
 
@@ -104,11 +104,11 @@ def test_the_peak_is_the_sum_over_the_memories_and_ends_with_the_last_row() -> N
     load = {**sram.box(0, *boxes[0], 32), "block_bytes": 1000}
     store = sram.box(0, *boxes[1], 32)
     made = program([tensor(Traffic.PARTIAL_SUMS, DIMS)], [Command.make(LOAD, **load)], spec=spec)
-    assert interpret(made, [np.zeros(DIMS, np.float32)]).sram_peak_bytes == 32 + 1000 + 2 * 3 * 4 * 4
+    assert interpret(made, [np.zeros(DIMS, np.float32)]).sram_peak_bytes == 32 + 2 * 1000
     output = {**store, "sram": 4196 + 8}
     made = replace(made, body=(*made.body, Command.make(STORE, **output)))
     measured = interpret(made, [np.zeros(DIMS, np.float32)])
-    assert measured.sram_peak_bytes == 32 + 1000 + 2 * 3 * 4 * 4 + 8 + 16
+    assert measured.sram_peak_bytes == 32 + 2 * 1000 + 8 + 16
     assert measured.dram_bytes[Traffic.PARTIAL_SUMS] == (6 * 2 * 3 + 1) * 4
 
 
@@ -116,7 +116,7 @@ def test_loads_write_zeros_to_the_lanes_past_the_last_channel() -> None:
     sram = Sram(SPEC)
     load = Command.make(LOAD, **sram.box(0, Range(0, 5), Range(0, 1), Range(0, 1), 0))
     store = Command.make(STORE, **sram.box(1, Range(0, 8), Range(0, 1), Range(0, 1), 0))
-    made = program([tensor(Traffic.INPUTS, (1, 5, 1, 1), 0), tensor(Traffic.OUTPUTS, (1, 8, 1, 1), 1)], [load, store])
+    made = program([tensor(Traffic.INPUTS, (5, 1, 1), 0), tensor(Traffic.OUTPUTS, (8, 1, 1), 1)], [load, store])
     target = np.full((1, 8, 1, 1), np.nan, np.float32)
     interpret(made, [np.arange(1, 6, dtype=np.float32).reshape(1, 5, 1, 1), target], checked=True)
     assert target.ravel().tolist() == [1, 2, 3, 4, 5, 0, 0, 0]
@@ -125,11 +125,11 @@ def test_loads_write_zeros_to_the_lanes_past_the_last_channel() -> None:
 def test_workspace_and_constants() -> None:
     sram = Sram(SPEC)
     box = (Range(0, 2), Range(0, 1), Range(0, 2))
-    dims = (1, 2, 1, 2)
+    dims = (2, 1, 2)
     constant = np.array([9, 1, 2, 3, 4], np.float32)
     tensors = [
-        tensor(Traffic.WEIGHTS, dims, 4, place=Place.CONSTANT, per_image=False),
-        tensor(Traffic.PARTIAL_SUMS, dims, 8, place=Place.WORKSPACE, per_image=False),
+        tensor(Traffic.WEIGHTS, dims, 4, place=Place.CONSTANT, image_stride=0),
+        tensor(Traffic.PARTIAL_SUMS, dims, 8, place=Place.WORKSPACE, image_stride=0),
         tensor(Traffic.OUTPUTS, dims, 0),
     ]
     body = [
@@ -158,15 +158,13 @@ def loaded_weights(weight: Float, *, packed: bool, lanes: int, **box: int) -> Fl
     """The words of SRAM after LOAD_WEIGHTS of a box, the whole tensor unless said otherwise."""
     outs, ins, rows, cols = weight.shape
     fields = {"out_channel": 0, "out_channels": outs, "in_channel": 0, "in_channels": ins}
-    fields |= {"kernel_row": 0, "kernel_rows": rows, "kernel_col": 0, "kernel_cols": cols, **box}
+    fields |= {"kernel_row": 0, "kernel_rows": rows, "kernel_col": 0, "kernel_cols": cols}
+    fields |= {"kernel_row_step": 1, "kernel_col_step": 1, **box}
     spec = SPEC.replace(channel_align=lanes)
     sizes = (fields["out_channels"], fields["in_channels"], fields["kernel_rows"], fields["kernel_cols"])
     words = Sram(spec).place_weights(*sizes), -(-sizes[0] // lanes) * lanes * int(np.prod(sizes[1:]))
-    layout = Layout.PACKED if packed else Layout.OIHW
-    tensors = [
-        tensor(Traffic.WEIGHTS, weight.shape, 0, layout=layout, per_image=False),
-        tensor(Traffic.OUTPUTS, (1, lanes, 1, words[1] // lanes), 1),
-    ]
+    weights = weight_tensor(weight.shape, 0, **({"layout": Layout.PACKED, "strides": (0,) * 5} if packed else {}))
+    tensors = [weights, tensor(Traffic.OUTPUTS, (lanes, 1, words[1] // lanes), 1)]
     store = Sram(spec).box(1, Range(0, lanes), Range(0, 1), Range(0, words[1] // lanes), 0)
     body = [Command.make(LOAD_WEIGHTS, tensor=0, sram=0, **fields), Command.make(STORE, **store)]
     output = np.full((1, lanes, 1, words[1] // lanes), np.nan, np.float32)
@@ -197,7 +195,7 @@ def test_a_box_of_weights_is_packed_on_its_own() -> None:
     assert np.array_equal(loaded.reshape(-1, 4)[:, :3].ravel(), pack(weight[4:], 4))
     with pytest.raises(ProgramError) as caught:
         loaded_weights(weight, packed=True, lanes=4, out_channel=1, out_channels=4)
-    assert str(caught.value) == "body command 0 (LOAD_WEIGHTS): the box cuts packed weights"
+    assert str(caught.value) == "body command 0 (LOAD_WEIGHTS): the box cuts a block of packed weights"
 
 
 # CONV
@@ -300,7 +298,7 @@ def test_last_leaves_the_accumulators_undefined_and_counts_them_in_the_peak() ->
 
 def test_conv_leaves_the_lanes_past_the_last_channel_undefined() -> None:
     made = with_conv(CONV_FIRST | CONV_LAST)
-    wider = replace(made.tensors[1], dims=(1, 4, 3, 3))
+    wider = replace(made.tensors[1], dims=(4, 3, 3, 1, 1), strides=(9, 3, 1, 0, 0))
     store = Command.make(STORE, **Sram(SPEC).box(1, *[Range(0, n) for n in (4, 3, 3)], 160))
     made = replace(made, tensors=(made.tensors[0], wider, *made.tensors[2:]), body=(*made.body[:2], store))
     arguments = tiny(bias=np.array([1], np.float32)).arguments()
@@ -355,9 +353,9 @@ def test_arguments_that_do_not_fit_the_program() -> None:
     good = np.zeros(DIMS, np.float32)
     for arguments, text in (
         ([good], "the program takes 2 tensors, 1 were given"),
-        ([good[:, :5], good], "body command 0 (LOAD): the tensor is larger than its memory"),
+        ([good[:5], good], "body command 0 (LOAD): the tensor is larger than its memory"),
         ([good.astype(np.float64), good], "body command 0 (LOAD): the argument's type or strides differ"),
-        ([good.transpose(0, 1, 3, 2), good], "body command 0 (LOAD): the argument's type or strides differ"),
+        ([good.transpose(0, 2, 1), good], "body command 0 (LOAD): the argument's type or strides differ"),
     ):
         with pytest.raises(ProgramError) as caught:
             interpret(copy(), arguments)
@@ -369,8 +367,8 @@ def test_arguments_that_do_not_fit_the_program() -> None:
 
 def test_a_tensor_of_the_wrong_layout() -> None:
     made = copy()
-    made = replace(made, tensors=(replace(made.tensors[0], layout=Layout.OIHW), made.tensors[1]))
+    made = replace(made, tensors=(replace(made.tensors[0], layout=Layout.WEIGHTS), made.tensors[1]))
     with pytest.raises(ProgramError) as caught:
         interpret(made, [np.zeros(DIMS, np.float32), np.zeros(DIMS, np.float32)])
-    assert str(caught.value) == "body command 0 (LOAD): a map in the layout OIHW"
+    assert str(caught.value) == "body command 0 (LOAD): a tensor of the layout WEIGHTS"
     assert made.tensors[0].dtype is Dtype.FLOAT32
