@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
@@ -11,7 +11,7 @@ from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Region
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Chunk, Plan, StepPlan
+from tvm_sramtile.plan import Plan
 
 CODEGEN = "sramtile"
 _OPTIONS: TypeAdapter[Options] = TypeAdapter(Options)
@@ -51,11 +51,3 @@ class RegionAttributes:
         region, plan = Region.from_json(text("sramtile.region")), Plan.from_json(text("sramtile.plan"))
         return RegionAttributes(region, plan, AcceleratorSpec.from_json(text("sramtile.spec")), options)
 
-
-def check_body(function: str, plan: StepPlan, seen: Sequence[Chunk]) -> None:
-    """Compare the chunks read back from a function's body with the plan; raises ``CheckFailed`` at the first difference."""
-    if len(seen) != len(plan.chunks):
-        raise CheckFailed(f"function {function}: its body has {len(seen)} chunks, its plan {len(plan.chunks)}")
-    for index, (found, planned) in enumerate(zip(seen, plan.chunks, strict=True)):
-        if found != planned:
-            raise CheckFailed(f"function {function}: chunk {index} of its body is {found}, of its plan {planned}")

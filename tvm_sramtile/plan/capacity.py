@@ -79,6 +79,9 @@ class Capacity(Protocol):
         name: what errors and reports call it.
         row_multiple: chunk heights in output rows are multiples of it, but for the last chunk.
         row_minimum: least chunk height in output rows, but for the last chunk.
+        channel_multiple: channels are cut at multiples of it.
+        unit_kernels: the kernel sizes (rows, cols) that the accelerator computes; larger ones are cut into these.
+            ``None``: any kernel.
     """
 
     @property
@@ -89,6 +92,12 @@ class Capacity(Protocol):
 
     @property
     def row_minimum(self) -> int: ...
+
+    @property
+    def channel_multiple(self) -> int: ...
+
+    @property
+    def unit_kernels(self) -> tuple[tuple[int, int], ...] | None: ...
 
     def charge(self, step: Step, tile: Tile) -> Charge:
         """The bytes resident for ``tile`` of ``step``, single-buffered. Terms "input" and "output" exist."""
@@ -111,6 +120,16 @@ class SpecCapacity:
     def name(self) -> str:
         """The spec's name."""
         return self.spec.name
+
+    @property
+    def channel_multiple(self) -> int:
+        """Channels of a block."""
+        return self.spec.channel_align
+
+    @property
+    def unit_kernels(self) -> tuple[tuple[int, int], ...]:
+        """The spec's."""
+        return self.spec.unit_kernels
 
     def charge(self, step: Step, tile: Tile) -> Charge:
         """See ``Capacity.charge``; the footprint is formula (1)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lcm
+from typing import Literal
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Phase, SubKernel, best_split, seed_split
 from tvm_sramtile.ints import Range, ceil_div, cut, round_up
@@ -13,6 +14,10 @@ from tvm_sramtile.plan.capacity import Tile
 from tvm_sramtile.plan.plan import KernelPass, Span
 
 Convolution = Conv2d | Conv2dTranspose
+
+Direction = Literal["rows", "columns", "channels"]
+DIRECTIONS: tuple[Direction, ...] = ("rows", "columns", "channels")
+"""Where a step may be cut; the channels are those of the output and, summed up in parts, those of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +97,11 @@ def in_channel_cuts(step: Step, lanes: int) -> Iterator[tuple[Range, ...]]:
     yield from (cut(op.in_channels_per_group, size) for size in sizes(op.in_channels_per_group, lanes, lanes))
 
 
-def kernel_passes(step: Step, units: tuple[tuple[int, int], ...], split: str) -> tuple[KernelPass, ...]:
-    """The sub-kernels of each phase, in the order of execution; ``split`` is "seed" or "best"."""
+def kernel_passes(step: Step, units: tuple[tuple[int, int], ...] | None, split: str) -> tuple[KernelPass, ...]:
+    """The sub-kernels of each phase, in the order of execution; ``split`` is "seed" or "best".
+
+    Without ``units`` any kernel is one.
+    """
     op = step.op
     if not isinstance(op, Convolution):
         return ()
@@ -104,7 +112,9 @@ def kernel_passes(step: Step, units: tuple[tuple[int, int], ...], split: str) ->
             if not _in_use(row, op.out_rows) or not _in_use(col, op.out_cols):
                 continue
             kernel = (len(row.taps), len(col.taps))
-            parts = choose(kernel, units) if all(kernel) else (SubKernel(Range(0, 0), Range(0, 0), (1, 1)),)
+            parts: tuple[SubKernel, ...] = (SubKernel(Range(0, 0), Range(0, 0), (1, 1)),)
+            if all(kernel):
+                parts = choose(kernel, (kernel,) if units is None else units)
             passes += [KernelPass(row_index, col_index, part.rows, part.cols, part.unit) for part in parts]
     return tuple(passes)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tvm_sramtile.errors import UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan.capacity import Charge, SpecCapacity
-from tvm_sramtile.plan.cut import Cut, kernel_passes, tile_of, whole_cut
+from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity
+from tvm_sramtile.plan.cut import DIRECTIONS, Cut, Direction, kernel_passes, tile_of, whole_cut
 from tvm_sramtile.plan.plan import Buffer, Plan, StepPlan
 from tvm_sramtile.plan.seed import seed_cut
 from tvm_sramtile.plan.traffic import input_loads, loads_once_per_call, traffic_of
@@ -25,14 +27,31 @@ def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan
     return Plan(region.name, options.strategy, steps)
 
 
+def cut_step(
+    step: Step, capacity: Capacity, options: Options, directions: Collection[Direction] = DIRECTIONS
+) -> Cut:
+    """How ``step`` is cut so that each chunk fits ``capacity``: in one piece where that fits.
+
+    Args:
+        step: an operator that the accelerator takes, whatever its size.
+        capacity: what fits.
+        options: how to cut.
+        directions: where cuts may go.
+
+    Raises:
+        DoesNotFit: no cut fits.
+    """
+    passes = kernel_passes(step, capacity.unit_kernels, options.kernel_split)
+    return seed_cut(step, capacity, passes, directions)
+
+
 def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool) -> StepPlan:
     verdict = judge(step, spec)
     if not verdict.ok:
         raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
     capacity = SpecCapacity(spec)
-    passes = kernel_passes(step, spec.unit_kernels, options.kernel_split)
-    cut = seed_cut(step, capacity, spec.channel_align, passes)
-    whole = capacity.charge(step, tile_of(step, whole_cut(step, passes)))
+    cut = cut_step(step, capacity, options)
+    whole = capacity.charge(step, tile_of(step, whole_cut(step, cut.passes)))
     charge = capacity.charge(step, tile_of(step, cut))
     tested = step.op.tested_map
     once_per_call = loads_once_per_call(cut, only_step=only_step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tvm_sramtile.errors import DoesNotFit
@@ -10,8 +10,10 @@ from tvm_sramtile.ints import Range, round_up
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Capacity, Charge
 from tvm_sramtile.plan.cut import (
+    DIRECTIONS,
     Convolution,
     Cut,
+    Direction,
     channel_cuts,
     col_spans,
     in_channel_cuts,
@@ -23,26 +25,37 @@ from tvm_sramtile.plan.cut import (
 from tvm_sramtile.plan.plan import KernelPass
 
 
-def seed_cut(step: Step, capacity: Capacity, lanes: int, passes: tuple[KernelPass, ...]) -> Cut:
+def seed_cut(
+    step: Step,
+    capacity: Capacity,
+    passes: tuple[KernelPass, ...],
+    directions: Collection[Direction] = DIRECTIONS,
+) -> Cut:
     """The first cut whose chunks all fit: rows; where one row is too much, columns; then channels.
 
     Output channels are cut before input channels; the kernel passes take turns in SRAM only where nothing else helps.
+    Only ``directions`` are cut.
 
     Raises:
         DoesNotFit: not even one row and column of one block of channels fits.
     """
     whole = whole_cut(step, passes)
     finest = whole
-    rows = row_spans(step, round_up(capacity.row_minimum, capacity.row_multiple))
-    cols = col_spans(step, 1)
-    for base in _channel_choices(step, whole, lanes):
+    rows, cols = whole.rows, whole.cols
+    if "rows" in directions:
+        rows = row_spans(step, round_up(capacity.row_minimum, capacity.row_multiple))
+    if "columns" in directions:
+        cols = col_spans(step, 1)
+    for base in _channel_choices(step, whole, capacity, directions):
         finest = replace(base, rows=rows, cols=cols)
-        if not capacity.charge(step, tile_of(step, finest)).fits:
+        if not _fits(step, finest, capacity):
             continue
         row = replace(base, rows=rows)
-        if capacity.charge(step, tile_of(step, row)).fits:
-            return next(cut for cut in _row_choices(step, base, capacity) if _fits(step, cut, capacity))
-        return next(cut for cut in _col_choices(step, row) if _fits(step, cut, capacity))
+        if _fits(step, row, capacity):
+            choices = _row_choices(step, base, capacity) if "rows" in directions else iter((base,))
+        else:
+            choices = _col_choices(step, row)
+        return next(cut for cut in choices if _fits(step, cut, capacity))
     raise DoesNotFit(explain(step, capacity, capacity.charge(step, tile_of(step, finest)), finest))
 
 
@@ -50,10 +63,13 @@ def _fits(step: Step, cut: Cut, capacity: Capacity) -> bool:
     return capacity.charge(step, tile_of(step, cut)).fits
 
 
-def _channel_choices(step: Step, whole: Cut, lanes: int) -> Iterator[Cut]:
+def _channel_choices(
+    step: Step, whole: Cut, capacity: Capacity, directions: Collection[Direction]
+) -> Iterator[Cut]:
+    lanes, cuts_them = capacity.channel_multiple, "channels" in directions
     for resident in (True, False) if len(whole.passes) > 1 else (True,):
-        for in_channels in in_channel_cuts(step, lanes):
-            for channels in channel_cuts(step, lanes):
+        for in_channels in in_channel_cuts(step, lanes) if cuts_them else (whole.in_channels,):
+            for channels in channel_cuts(step, lanes) if cuts_them else (whole.channels,):
                 if len(in_channels) == 1 or _in_one_group(step, channels):
                     yield replace(whole, channels=channels, in_channels=in_channels, passes_resident=resident)
 
@@ -75,8 +91,9 @@ def _col_choices(step: Step, base: Cut) -> Iterator[Cut]:
 def explain(step: Step, capacity: Capacity, charge: Charge, cut: Cut) -> str:
     """The terms in bytes, the limits, the gaps, and what would help."""
     tile = tile_of(step, cut)
-    rows = f"{tile.out_rows} row{'s' if tile.out_rows > 1 else ''}"
-    unit = f"{rows}, {tile.out_cols} column and {tile.out_channels} channels"
+    rows, cols = f"{tile.out_rows} row", f"{tile.out_cols} column"
+    rows, cols = (text if text.startswith("1 ") else f"{text}s" for text in (rows, cols))
+    unit = f"{rows}, {cols} and {tile.out_channels} channels"
     faults, levers = [], []
     for memory in charge.overflowing:
         terms = [f"{term.name} {term.bytes}" for term in charge.terms if term.memory == memory]

@@ -1,0 +1,102 @@
+"""Resize: whole, or a chunk as the resize of a slice, else by taking rows and columns with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_sramtile.geometry import Resize2d
+from tvm_sramtile.geometry.resize_axis import AxisSlice, AxisTaps
+from tvm_sramtile.ints import Range
+from tvm_sramtile.plan import Tile
+from tvm_sramtile.relax.emit.site import Chunk, Site
+
+
+def whole_resize(site: Site, op: Resize2d) -> Any:
+    """The operator itself."""
+    return _resize(site, op, site.data, (op.out_rows, op.out_cols))
+
+
+def resize_chunk(site: Site, op: Resize2d, chunk: Chunk) -> Any:
+    """A chunk, with the coordinates of the whole map.
+
+    Along an axis where a slice has other coordinates than the whole, what the chunk reads is taken with its weights.
+    """
+    row_slice, col_slice = next(_slices(site, op, chunk))
+    rows = chunk.row.read if row_slice is None else row_slice.read
+    cols = chunk.col.read if col_slice is None else col_slice.read
+    value = site.data_part(chunk.channels, rows, cols)
+    if row_slice is not None or col_slice is not None:
+        extents = [len(part) if s is None else s.out_size for s, part in ((row_slice, rows), (col_slice, cols))]
+        value = _resize(site, op, value, (extents[0], extents[1]))
+    crops = [
+        (site.axis(letter), piece.crop)
+        for letter, piece in (("H", row_slice), ("W", col_slice))
+        if piece is not None and len(piece.crop) < piece.out_size
+    ]
+    value = site.out.sliced(value, crops)
+    if row_slice is None:
+        value = _taken(site, value, "H", op.row_taps(chunk.row.out))
+    return value if col_slice is not None else _taken(site, value, "W", op.col_taps(chunk.col.out))
+
+
+def _slices(site: Site, op: Resize2d, chunk: Chunk) -> Iterator[tuple[AxisSlice | None, AxisSlice | None]]:
+    """The ways to do it: both axes by a slice where that is right and small enough; or only one; or none."""
+    row, col = axis_slice_of(op, 0, chunk.row.out), axis_slice_of(op, 1, chunk.col.out)
+    if row and col and site.fits(_tile(chunk, row, col)):
+        yield row, col
+    if row and op.leaves_rows(len(chunk.col.read)) and site.fits(_tile(chunk, row, None)):
+        yield row, None
+    if col and op.leaves_rows(len(chunk.row.read)) and site.fits(_tile(chunk, None, col)):
+        yield None, col
+    yield None, None
+
+
+def axis_slice_of(op: Resize2d, axis: int, out: Range) -> AxisSlice | None:
+    """The outputs ``out`` along an axis by a resize of a slice; the whole axis is a slice too."""
+    size, extent = (op.in_rows, op.in_cols)[axis], (op.out_rows, op.out_cols)[axis]
+    if op.coordinate_transformation_mode == "align_corners" and extent == 1:
+        return None  # TVM divides by zero
+    if len(out) == extent:
+        return AxisSlice(Range(0, size), extent, out)
+    return op.col_slice(out) if axis else op.row_slice(out)
+
+
+def _tile(chunk: Chunk, row: AxisSlice | None, col: AxisSlice | None) -> Tile:
+    """What the resize of a slice takes."""
+    rows, cols = (
+        (len(span.read), len(span.read)) if piece is None else (len(piece.read), piece.out_size)
+        for span, piece in ((chunk.row, row), (chunk.col, col))
+    )
+    channels = len(chunk.channels)
+    return Tile(rows[1], cols[1], channels, rows[0], cols[0], channels, 0)
+
+
+def _resize(site: Site, op: Resize2d, data: Any, size: tuple[int, int]) -> Any:
+    return relax.op.image.resize2d(
+        data,
+        size,
+        layout=site.layout,
+        method=op.method,
+        coordinate_transformation_mode=op.coordinate_transformation_mode,
+        rounding_method=op.rounding_method,
+        cubic_alpha=op.cubic_alpha,
+        cubic_exclude=int(op.cubic_exclude),
+    )
+
+
+def _taken(site: Site, value: Any, letter: str, taps: AxisTaps) -> Any:
+    """Rows or columns as the sum of those they are blended of."""
+    value, axis = site.out.leaf(value), site.axis(letter)
+    shape = tuple(-1 if at == axis else 1 for at in range(len(site.layout)))
+    total = None
+    for indices, weights in zip(taps.indices, taps.weights, strict=True):
+        term = relax.op.take(value, relax.const(np.array(indices, np.int64)), axis=axis)
+        if any(weight != 1 for weight in weights):
+            factors = np.array(weights, site.dtype).reshape(shape)
+            term = relax.op.multiply(site.out.leaf(term), relax.const(factors, site.dtype))
+        total = term if total is None else relax.op.add(site.out.leaf(total), site.out.leaf(term))
+    return total
