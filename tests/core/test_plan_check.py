@@ -9,37 +9,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from core.regions import SPEC, Case, mutants, region_case
+from core.regions import SPEC, mutants, region_case
+from core.zoo import ZOO, Lowered, lowered
 
 from tvm_sramtile.compile import compile_region
 from tvm_sramtile.errors import CheckFailed
-from tvm_sramtile.geometry import Conv2d
+from tvm_sramtile.geometry import Conv2d, Elementwise
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
+from tvm_sramtile.ir import Region
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Buffer, Plan, StepPlan, plan_region
+from tvm_sramtile.plan import Buffer, KernelPass, Plan, plan_region
 from tvm_sramtile.plan.check import check_plan
 
-CONV = Conv2d(4, 8, 8, 4, (3, 3), padding=(1, 1, 1, 1))
-STRIDED = Conv2d(3, 11, 5, 6, (3, 3), strides=(3, 2), padding=(4, 0, 5, 2), dilation=(2, 1), groups=3)
-SECOND = Conv2d(4, 8, 8, 6, (3, 3), strides=(3, 2), padding=(4, 0, 5, 2), dilation=(2, 1))
-PADDING = Conv2d(1, 2, 3, 1, (1, 1), padding=(3, 0, 2, 1))  # chunks that lie wholly in padding
-BUFFERS: dict[str, Any] = {"sram_bytes": None, "input_bytes": 4000, "weight_bytes": 1500, "output_bytes": 200}
-
-CASES: dict[str, tuple[Case, AcceleratorSpec]] = {
-    "one chunk": (region_case(CONV), SPEC),
-    "split": (region_case(CONV, images=2, bias=True), SPEC.replace(sram_bytes=1500)),
-    "buffers": (region_case(STRIDED, bias=True), SPEC.replace(**BUFFERS, accumulator_bytes=400, lines=2)),
-    "padding": (region_case(PADDING), SPEC.replace(sram_bytes=128)),
-    "two steps": (
-        region_case(CONV, SECOND),
-        SPEC.replace(sram_bytes=2400),
-    ),
-}
+TAP = Range(0, 1)
 
 # What a mutant may change and still be a right plan, and why. That it is right is proven by compiling and running it.
 HARMLESS = {
-    "weights_resident": "with one image the weights are loaded once either way",
+    "once_per_call": "with one image, or nothing to load, they are loaded once either way",
+    "passes_resident": "there is one pass with taps, or none",
+    "passes: exchange": "the sums come in another order",
     "buffers: exchange": "buffers in another order lie at other addresses",
     "copies: drop": "one copy fewer is no double buffering",
     "copies: put twice": "one copy more, where it fits",
@@ -52,150 +41,228 @@ def kind(what: str) -> str:
     return re.sub(r" \d+", "", field)
 
 
-def judged(case: Case, spec: AcceleratorSpec, plan: Plan) -> bool:
-    """Whether a plan is caught; one that is not must compile, run and measure what it says."""
+def is_caught(made: Lowered, plan: Plan) -> bool:
+    """Whether a plan is caught, with one line that names the region or the step."""
     try:
-        check_plan(case.region, plan, spec)
+        check_plan(made.case.region, plan, made.spec)
     except CheckFailed as error:
-        return bool(re.fullmatch(r"plan of (region \w+|step conv\d): [^\n]+", str(error)))
-    compiled = compile_region(case.region, spec, Options(), case.constants, plan)
-    assert case.run(compiled.program) == case.measures(plan)
+        assert re.fullmatch(r"plan of (region \w+|step \w+): [^\n]+", str(error))  # noqa: PT017
+        return True
     return False
+
+
+def is_right(made: Lowered, plan: Plan) -> bool:
+    """Whether a plan compiles, runs, and measures what it says."""
+    compiled = compile_region(made.case.region, made.spec, Options(), made.case.constants, plan)
+    return made.case.run(compiled.program) == made.case.measures(plan)
 
 
 @pytest.mark.parametrize(
     ("name", "chunks", "tried", "caught"),
     [
-        ("one chunk", [1], 68, 65),
-        ("split", [4], 122, 119),
-        ("buffers", [3], 121, 114),
-        ("padding", [7], 148, 145),
-        ("two steps", [2, 3], 182, 176),
+        ("rows", [2], 139, 132),
+        ("groups", [4], 182, 171),
+        ("padding", [4], 150, 146),
+        ("two_steps", [2, 2], 255, 247),
+        ("sums", [2], 178, 171),
+        ("channels", [8], 152, 147),
+        ("phases", [3], 232, 224),
+        ("pool", [2], 108, 103),
+        ("resize", [4], 128, 123),
+        ("pointwise", [2, 1], 196, 188),
+        ("joined", [1, 1, 2], 253, 247),
     ],
 )
 def test_mutants(name: str, chunks: list[int], tried: int, caught: int) -> None:
-    case, spec = CASES[name]
-    plan = plan_region(case.region, spec, Options())
-    assert [len(step.chunks) for step in plan.steps] == chunks
-    assert not judged(case, spec, plan)
+    made = lowered(name)
+    assert [step.chunk_count for step in made.plan.steps] == chunks
+    assert not is_caught(made, made.plan)
+    assert is_right(made, made.plan)
     counts: Counter[str] = Counter()
-    for what, mutant in mutants(plan):
-        assert mutant != plan
-        if judged(case, spec, mutant):
+    for what, mutant in mutants(made.plan):
+        assert mutant != made.plan
+        if is_caught(made, mutant):
             counts["caught"] += 1
         else:
             assert kind(what) in HARMLESS, what
+            assert is_right(made, mutant), what
             counts["harmless"] += 1
     assert (counts.total(), counts["caught"]) == (tried, caught)
 
 
 def test_a_mutant_of_each_harmless_kind_exists() -> None:
     found = set()
-    for case, spec in CASES.values():
-        plan = plan_region(case.region, spec, Options())
-        found |= {kind(what) for what, mutant in mutants(plan) if not judged(case, spec, mutant)}
+    for name in ZOO:
+        made = lowered(name)
+        found |= {kind(what) for what, mutant in mutants(made.plan) if not is_caught(made, mutant)}
     assert found == set(HARMLESS)
 
 
-@pytest.fixture
-def split() -> tuple[Case, AcceleratorSpec, StepPlan]:
-    case, spec = CASES["split"]
-    return case, spec, plan_region(case.region, spec, Options()).steps[0]
+def fault(region: Region, plan: Plan, spec: AcceleratorSpec) -> str:
+    with pytest.raises(CheckFailed) as caught:
+        check_plan(region, plan, spec)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("name", "changes", "text"),
     [
-        ({"step": "conv1"}, "plan of region region: it has the steps ['conv1'], the region ['conv0']"),
+        ("rows", {"step": "conv1"}, "plan of region region: it has the steps ['conv1'], the region ['conv0']"),
         (
+            "rows",
             {"tested_map": "output"},
             "direction and tested map are ('output-to-input', 'output'), of a conv2d ('output-to-input', 'input')",
         ),
-        ({"chunks": ()}, "output rows that the chunks cover is 0, must be 8"),
-        ({"in_cols": Range(0, 7)}, "in_cols is (0, 7), must be (0, 8)"),
-        ({"pad_left": 2}, "pad_left is 2, must be 1"),
-        ({"footprint_bytes": 1}, "footprint_bytes is 1, must be 1024"),
-        ({"space_bytes": 1}, "space_bytes is 1, must be 0"),
-        ({"buffers": ()}, "buffers are [], needed are ['weights', 'bias', 'input', 'output']"),
+        ("rows", {"rows": ()}, "output positions that the row chunks cover is 0, must be 6"),
+        ("rows", {"channels": (Range(0, 2), Range(2, 4))}, "channels 2-4 do not start with a block of 4"),
+        ("rows", {"channels": (Range(0, 5),)}, "output channels that the channel chunks cover is 5, must be 4"),
+        ("rows", {"passes": ()}, "phases (0, 0): tap (0, 0) is in 0 passes, must be in one"),
+        ("rows", {"footprint_bytes": 1}, "footprint_bytes is 1, must be 288"),
+        ("rows", {"space_bytes": 1}, "space_bytes is 1, must be 271"),
+        ("rows", {"buffers": ()}, "buffers are [], needed are ['weights', 'bias', 'input', 'output']"),
+        ("groups", {"once_per_call": False}, "traffic.weight_bytes is 240, must be 480"),
+        (
+            "channels",
+            {"channels": (Range(0, 4), Range(4, 8), Range(8, 12))},
+            "channel chunk 1: 4-8 are neither whole groups of 6 nor within one",
+        ),
+        (
+            "sums",
+            {"passes": (KernelPass(0, 0, Range(0, 3), Range(0, 2), (3, 2)),)},
+            "pass 0: (3, 2) is no unit kernel: units are [(2, 2)]",
+        ),
+        (
+            "sums",
+            {"passes": (KernelPass(0, 0, Range(0, 3), Range(0, 2), (2, 2)),)},
+            "pass 0: 3x2 taps on a unit of 2x2",
+        ),
+        (
+            "sums",
+            {"passes": tuple(KernelPass(0, 0, Range(at, at + 1), Range(0, 2), (2, 2)) for at in range(3))},
+            "phases (0, 0): 12 taps of units are spent, the seed's split takes 8",
+        ),
+        ("phases", {"passes": (KernelPass(0, 2, TAP, TAP, (3, 3)),)}, "pass 0: no output has the phases (0, 2)"),
+        ("pool", {"passes": (KernelPass(0, 0, TAP, TAP, (1, 1)),)}, "1 passes of an operator without a kernel"),
+        (
+            "pool",
+            {"in_channels": (Range(0, 4), Range(4, 5))},
+            "2 parts of a sum, but the operator sums over no channels",
+        ),
+        (
+            "pointwise",
+            {"once_per_call": True},
+            "once_per_call, but the region has other steps, which need the same SRAM",
+        ),
+        ("channels", {"once_per_call": True}, "once_per_call, but weights or vectors take each other's place"),
     ],
 )
-def test_texts(split: tuple[Case, AcceleratorSpec, StepPlan], changes: dict[str, Any], text: str) -> None:
-    case, spec, plan = split
-    with pytest.raises(CheckFailed) as caught:
-        check_plan(case.region, Plan("region", "seed", (replace(plan, **changes),)), spec)
-    assert str(caught.value) == (text if text.startswith("plan") else f"plan of step conv0: {text}")
+def test_texts(name: str, changes: dict[str, Any], text: str) -> None:
+    made = lowered(name)
+    steps = (replace(made.plan.steps[0], **changes), *made.plan.steps[1:])
+    if not text.startswith("plan"):
+        text = f"plan of step {made.plan.steps[0].step}: {text}"
+    assert fault(made.case.region, replace(made.plan, steps=steps), made.spec) == text
 
 
 @pytest.mark.parametrize(
-    ("index", "changes", "text"),
+    ("axis", "index", "changes", "text"),
     [
-        (1, {"out_rows": Range(3, 4)}, "chunk 1: output rows 3-4 do not start at 2, where those before end"),
-        (1, {"out_rows": Range(2, 2)}, "chunk 1: no output rows"),
-        (3, {"out_rows": Range(6, 7)}, "output rows that the chunks cover is 7, must be 8"),
-        (1, {"in_rows": Range(2, 5)}, "chunk 1, output rows 2-4: in_rows.start is 2, must be 1"),
-        (1, {"in_rows": Range(1, 6)}, "chunk 1, output rows 2-4: in_rows.stop is 6, must be 5"),
-        (0, {"pad_top": 0}, "chunk 0, output rows 0-2: pad_top is 0, must be 1"),
-        (3, {"pad_bottom": 2}, "chunk 3, output rows 6-8: pad_bottom is 2, must be 1"),
+        (
+            "rows",
+            1,
+            {"out": Range(3, 4)},
+            "row chunk 1: output positions 3-4 do not start at 2, where those before end",
+        ),
+        ("rows", 1, {"out": Range(2, 2)}, "row chunk 1: no output positions"),
+        ("rows", 3, {"out": Range(6, 8)}, "output positions that the row chunks cover is 8, must be 7"),
+        ("rows", 1, {"read": Range(1, 7)}, "row chunk 1, output 2-4: read.start is 1, must be 0"),
+        ("rows", 1, {"read": Range(0, 8)}, "row chunk 1, output 2-4: read.stop is 8, must be 7"),
+        ("rows", 0, {"before": 3}, "row chunk 0, output 0-2: before is 3, must be 4"),
+        ("rows", 3, {"after": 9}, "row chunk 3, output 6-7: after is 9, must be 2"),
+        ("cols", 0, {"after": 1}, "col chunk 0, output 0-3: after is 1, must be 2"),
     ],
 )
-def test_texts_about_chunks(
-    split: tuple[Case, AcceleratorSpec, StepPlan], index: int, changes: dict[str, Any], text: str
-) -> None:
-    case, spec, plan = split
-    chunks = list(plan.chunks)
-    chunks[index] = replace(chunks[index], **changes)
-    with pytest.raises(CheckFailed) as caught:
-        check_plan(case.region, Plan("region", "seed", (replace(plan, chunks=tuple(chunks)),)), spec)
-    assert str(caught.value) == f"plan of step conv0: {text}"
+def test_texts_about_chunks(axis: str, index: int, changes: dict[str, Any], text: str) -> None:
+    made = lowered("groups")
+    step = made.plan.steps[0]
+    spans = list(getattr(step, axis))
+    spans[index] = replace(spans[index], **changes)
+    plan = replace(made.plan, steps=(replace(step, **{axis: tuple(spans)}),))
+    assert fault(made.case.region, plan, made.spec) == f"plan of step conv0: {text}"
+
+
+CONV = Conv2d(4, 8, 8, 4, (3, 3), padding=(1, 1, 1, 1))
 
 
 def test_a_cut_finer_than_needed() -> None:
-    case, spec = CASES["split"]
-    fine = plan_region(case.region, spec.replace(sram_bytes=1104), Options(double_buffer=False))
-    assert len(fine.steps[0].chunks) == 8
-    with pytest.raises(CheckFailed) as caught:
-        check_plan(case.region, fine, spec)
-    assert str(caught.value) == "plan of step conv0: cut into chunks of 1 output rows, but 2 rows fit"
+    region, spec = region_case(CONV, images=2, bias=True).region, SPEC.replace(sram_bytes=1500)
+    assert plan_region(region, spec, Options()).chunk_count == 4
+    fine = plan_region(region, spec.replace(sram_bytes=1104), Options(double_buffer=False))
+    assert fine.chunk_count == 8
+    text = "plan of step conv0: cut into chunks of 1 output rows, but 2 rows fit"
+    assert fault(region, fine, spec) == text
+    columns = plan_region(region, spec.replace(sram_bytes=900), Options(double_buffer=False))
+    assert len(columns.steps[0].cols) > 1
+    assert fault(region, columns, spec) == "plan of step conv0: cut into chunks of 4 output columns, but 8 columns fit"
 
 
 def test_a_memory_that_is_too_small() -> None:
-    case, spec = CASES["one chunk"]
-    plan = plan_region(case.region, spec, Options())
-    with pytest.raises(CheckFailed) as caught:
-        check_plan(case.region, plan, spec.replace(sram_bytes=2623))
-    assert str(caught.value) == "plan of step conv0: buffers take 2624 B of memory pool, which has 2623 B"
+    region = region_case(CONV).region
+    plan = plan_region(region, SPEC, Options())
+    text = "plan of step conv0: buffers take 2624 B of memory pool, which has 2623 B"
+    assert fault(region, plan, SPEC.replace(sram_bytes=2623)) == text
     buffers = tuple(Buffer(b.name, "output", b.copies) for b in plan.steps[0].buffers)
-    with pytest.raises(CheckFailed) as caught:
-        check_plan(case.region, replace(plan, steps=(replace(plan.steps[0], buffers=buffers),)), spec)
-    assert str(caught.value) == "plan of step conv0: memory of buffer weights is output, must be pool"
+    moved = replace(plan, steps=(replace(plan.steps[0], buffers=buffers),))
+    assert fault(region, moved, SPEC) == "plan of step conv0: memory of buffer weights is output, must be pool"
 
 
-def test_resident_weights_of_more_than_one_step() -> None:
-    case, spec = CASES["two steps"]
-    plan = plan_region(case.region, spec, Options())
-    steps = (replace(plan.steps[0], weights_resident=True), plan.steps[1])
-    with pytest.raises(CheckFailed) as caught:
-        check_plan(case.region, replace(plan, steps=steps), spec)
-    text = "weights_resident, but the region has other steps, which need the same SRAM"
-    assert str(caught.value) == f"plan of step conv0: {text}"
+@pytest.mark.parametrize(
+    ("tensor", "changes", "text"),
+    [
+        (
+            "output",
+            {"shape": (1, 4, 8, 7)},
+            "channels, rows and columns of the output are (4, 8, 7), must be (4, 8, 8)",
+        ),
+        ("output", {"shape": (1, 3, 8, 8)}, "channels 0-4 of the output, which has 3"),
+        ("output", {"shape": (2, 4, 8, 8)}, "images of the output are 2, must be 1"),
+        ("data", {"layout": "NHWC"}, "channels, rows and columns of the data are (8, 4, 8), must be (4, 8, 8)"),
+        ("data", {"layout": "NCHH"}, "layout 'NCHH' of x (1, 4, 8, 8): must name each axis once, of NCHW"),
+        (
+            "weight",
+            {"shape": (4, 4, 3, 1)},
+            "outputs, inputs, rows and columns of the weights are (4, 4, 3, 1), must be (4, 4, 3, 3)",
+        ),
+        ("bias", {"shape": (5,)}, "vector b0 has 5 elements, must have 4"),
+    ],
+)
+def test_a_region_whose_shapes_disagree(tensor: str, changes: dict[str, Any], text: str) -> None:
+    region = region_case(CONV, bias=True).region
+    plan = plan_region(region, SPEC, Options())
+    step = region.steps[0]
+    changed = replace(step, **{tensor: replace(getattr(step, tensor), **changes)})
+    assert fault(replace(region, steps=(changed,)), plan, SPEC) == f"plan of step conv0: {text}"
 
 
-def test_a_region_whose_shapes_disagree() -> None:
-    case, spec = CASES["one chunk"]
-    plan = plan_region(case.region, spec, Options())
-    step = case.region.steps[0]
-    region = replace(case.region, steps=(replace(step, output=replace(step.output, shape=(1, 4, 8, 7))),))
-    with pytest.raises(CheckFailed) as caught:
-        check_plan(region, plan, spec)
-    text = "shape of the output is (1, 4, 8, 7), must be (1, 4, 8, 8)"
-    assert str(caught.value) == f"plan of step conv0: {text}"
+def test_a_partner_that_is_not_there() -> None:
+    made = lowered("pointwise")
+    step = replace(made.case.region.steps[0], op=Elementwise(5, 4, 2, "subtract"))
+    region = replace(made.case.region, steps=(step, *made.case.region.steps[1:]))
+    text = f"plan of step step0: partner 'none', but the other operand is {step.other and step.other.name}"
+    assert fault(region, made.plan, made.spec) == text
 
 
-def test_ten_thousand_chunks_take_a_moment() -> None:
-    region = region_case(Conv2d(4, 10_000, 8, 4, (3, 3), padding=(1, 1, 1, 1))).region
-    spec = SPEC.replace(sram_bytes=576 + 3 * 128 + 128)
+@pytest.mark.parametrize(
+    ("op", "sram_bytes", "chunks"),
+    [
+        (Conv2d(4, 10_000, 8, 4, (3, 3), padding=(1, 1, 1, 1)), 576 + 3 * 128 + 128, 10_000),
+        (Conv2d(4, 600, 500, 4, (3, 3), padding=(1, 1, 1, 1)), 576 + 9 * 16 + 16, 300_000),
+    ],
+)
+def test_many_chunks_take_a_moment(op: Conv2d, sram_bytes: int, chunks: int) -> None:
+    region, spec = region_case(op).region, SPEC.replace(sram_bytes=sram_bytes)
     plan = plan_region(region, spec, Options())
-    assert len(plan.steps[0].chunks) == 10_000
+    assert plan.chunk_count == chunks
     start = time.process_time()
     check_plan(region, plan, spec)
     assert time.process_time() - start < 1

@@ -56,6 +56,8 @@ class Operands:
         """The bytes ``[base, base + size)``, which lie within one memory; counts how far that is used."""
         if base % ELEM_BYTES:
             fail(f"{name}: address {base} is no multiple of the element size, {ELEM_BYTES}")
+        if size < 1:
+            fail(f"{name} has no bytes")
         stop = base + size
         for memory, (first, end) in enumerate(self._ends):
             if first <= base and stop <= end:

@@ -22,6 +22,7 @@ Uses = Sequence[tuple[Tensor, Role]]
 
 _TRAFFIC = {"data": Traffic.INPUTS, "weight": Traffic.WEIGHTS, "vector": Traffic.WEIGHTS, "output": Traffic.OUTPUTS}
 _DTYPES = {"float32": Dtype.FLOAT32}
+_NO_STRIDES = (0,) * 6
 _ENTRY = np.dtype([("position", "<i4"), ("weight", "<f4")])
 
 
@@ -75,7 +76,7 @@ class TensorCheck:
         record = self.record(index, fail)
         uses = [(tensor, role) for tensor, role in uses if _TRAFFIC[role] is record.traffic]
         if not uses:
-            fail(f"tensor {index}: step {step.name} does not use {record.traffic.name.lower()} so")
+            fail(f"tensor {index} is counted as {record.traffic.name}: no such tensor of step {step.name} belongs here")
         names, faults = [], []
         for tensor, role in uses:
             try:
@@ -99,8 +100,11 @@ class TensorCheck:
     def _is_table(self, record: TensorRecord, table: AxisTable) -> bool:
         taps = max(map(len, table.weights))
         dims = (len(table.first), taps, 1, 1, 1)
-        kinds = (record.place, record.traffic, record.dtype, record.layout, record.dims, record.image_stride)
-        if kinds != (Place.CONSTANT, Traffic.WEIGHTS, Dtype.FLOAT32, Layout.TABLE, dims, 0) or record.offset % 4:
+        kinds = (record.place, record.traffic, record.dtype, record.layout, record.dims)
+        strides = (*record.strides, record.image_stride)
+        if kinds != (Place.CONSTANT, Traffic.WEIGHTS, Dtype.FLOAT32, Layout.TABLE, dims) or strides != _NO_STRIDES:
+            return False
+        if record.offset % 4:
             return False
         code = self.program.constants[record.offset : record.offset + len(table.first) * taps * _ENTRY.itemsize]
         if len(code) != len(table.first) * taps * _ENTRY.itemsize:
@@ -124,6 +128,8 @@ class TensorCheck:
         if record.layout is not wanted.layout and not packed:
             _fault(f"layout {record.layout.name} is none of a {role}")
         strides = (0,) * len(wanted.dims) if packed else wanted.strides
+        if len(record.strides) != len(strides):
+            _fault(f"it has {len(record.strides)} strides")
         for axis, (extent, one, other) in enumerate(zip(wanted.dims, record.strides, strides, strict=True)):
             if one != other and (packed or extent > 1):  # one position alone has no next one
                 _fault(f"stride{axis} is {one}, of {role} {tensor.name} it is {other}")

@@ -100,19 +100,20 @@ class _StepCheck:
     def channels(self) -> None:
         """Output channels are covered once, input channels too; both as the groups and the packing allow."""
         plan, op, conv = self.plan, self.step.op, self.conv
-        self.cover(plan.channels, op.out_channels, "chunk of channels", "output channels")
+        self.cover(plan.channels, op.out_channels, "channel chunk", "output channels")
         self.cover(plan.in_channels, self.depth, "part of the sum", "input channels")
         if conv is None:
-            self.expect(len(plan.in_channels), 1, "parts of the sum, of an operator that sums over no channels,")
+            if len(plan.in_channels) > 1:
+                self.fail(f"{len(plan.in_channels)} parts of a sum, but the operator sums over no channels")
             return
         width = conv.out_channels // conv.groups
         for index, one in enumerate(plan.channels):
             whole = one.start % width == 0 == one.stop % width
             within = one.start // width == (one.stop - 1) // width
             if not within and not whole:
-                self.fail(f"chunk of channels {index}: {one} are neither whole groups of {width} nor within one")
+                self.fail(f"channel chunk {index}: {one} are neither whole groups of {width} nor within one")
             if not within and len(plan.in_channels) > 1:
-                self.fail(f"chunk of channels {index}: {one} are of several groups, whose input is summed up in parts")
+                self.fail(f"channel chunk {index}: {one} are of several groups, whose input is summed up in parts")
         if conv.groups == 1:  # packed weights can only be cut between blocks
             lanes = self.spec.channel_align
             for one in (*plan.channels, *plan.in_channels):
@@ -122,7 +123,8 @@ class _StepCheck:
     def passes(self) -> None:
         """Each tap of the kernel is in one pass."""
         if self.conv is None:
-            self.expect(self.plan.passes, (), "passes of an operator without a kernel")
+            if self.plan.passes:
+                self.fail(f"{len(self.plan.passes)} passes of an operator without a kernel")
             return
         rows, cols = phase_taps(self.conv, 0, self.rows.outs), phase_taps(self.conv, 1, self.cols.outs)
         check_passes(self.plan.passes, rows, cols, self.spec.unit_kernels, self.fail)
