@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ from tvm import relax
 from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.errors import DoesNotFit, SramtileError, UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ir import Region, Tensor, digest_of
+from tvm_sramtile.ir import Region, Step, Tensor, digest_of
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Plan, judge, plan_region
+from tvm_sramtile.plan import Plan, plan_region
 from tvm_sramtile.relax.access import constant_value, is_constant, op_name
 from tvm_sramtile.relax.read import Found, find_steps
-from tvm_sramtile.relax.walk import Place, blocks_of, plain_functions
+from tvm_sramtile.relax.walk import Place, blocks_of, identity, plain_functions
 
 DEFAULT_SPEC = "edge-256k"
 
@@ -78,77 +77,126 @@ def renamed(attributes: RegionAttributes, name: str) -> RegionAttributes:
     )
 
 
-def decide(
-    found: Found, spec: AcceleratorSpec, options: Options, *, epilogue: bool = True, constants: bool = True
-) -> Decision:
-    """Plan an operator.
+def decide(found: Found, spec: AcceleratorSpec, options: Options, *, constants: bool = True) -> Decision:
+    """Plan what was found.
 
     Args:
         found: the operator.
         spec: the accelerator.
         options: how to plan.
-        epilogue: with its bias and limits; else the operator alone.
         constants: literal operands become constants of the region; else inputs like all others.
     """
-    places = found.places if epilogue else found.places[:1]
 
-    def decision(region: Region | None, plan: Plan | None, error: SramtileError | None) -> Decision:
-        return Decision(found, places, spec, options, region, plan, error)
+    def refused(error: SramtileError) -> Decision:
+        return Decision(found, found.places, spec, options, None, None, error)
 
-    step = found.step
-    if step is None:
-        return decision(None, None, UnsupportedOp(f"{found.kind} {found.name}: {found.refusal}"))
-    if not epilogue:
-        step = replace(step, bias=None, clip=None, origin=step.origin[:1])
-    verdict = judge(step, spec)
-    if not verdict.ok:
-        return decision(None, None, UnsupportedOp(f"{found.kind} {found.name}: {verdict.reason}"))
-    if constants:
-        step = replace(
-            step,
-            data=_with_digest(step.data, found),
-            weight=_with_digest(step.weight, found),
-            bias=None if step.bias is None else _with_digest(step.bias, found),
-        )
-    inputs = tuple(tensor for tensor in step.inputs if tensor.digest is None)
-    region = Region("", inputs, (step.output,), (step,))
+    prefix = f"{found.kind} {found.name}: "
+    if not found.steps:
+        return refused(UnsupportedOp(prefix + found.refusal))
+    steps = tuple(_with_digests(step, found) for step in found.steps) if constants else found.steps
+    if reason := _several_images(found):
+        return refused(UnsupportedOp(prefix + reason))
     try:
-        return decision(region, plan_region(region, spec, options), None)
+        region = _region(steps)
+        return Decision(found, found.places, spec, options, region, plan_region(region, spec, options), None)
     except (DoesNotFit, UnsupportedOp) as error:
-        return decision(None, None, error)
+        return refused(type(error)(_with_kind(str(error), found)))
 
 
-def _with_digest(tensor: Tensor, found: Found) -> Tensor:
-    value = found.operands[tensor.name]
-    return replace(tensor, digest=digest_of(constant_value(value))) if is_constant(value) else tensor
+def _region(steps: tuple[Step, ...]) -> Region:
+    """The steps as a region; the first that mentions a tensor places it among the inputs."""
+    inputs = {tensor.name: tensor for step in steps for tensor in step.inputs if tensor.digest is None}
+    return Region("", tuple(inputs.values()), (steps[-1].output,), steps)
+
+
+def _with_digests(step: Step, found: Found) -> Step:
+    """The step with its literal operands as constants."""
+
+    def known(tensor: Tensor | None) -> Any:
+        if tensor is None or not is_constant(found.operands.get(tensor.name)):
+            return tensor
+        return replace(tensor, digest=_digest(found.operands[tensor.name]))
+
+    return replace(
+        step,
+        data=known(step.data),
+        weight=known(step.weight),
+        bias=known(step.bias),
+        other=known(step.other),
+        activations=tuple(replace(each, vector=known(each.vector)) for each in step.activations),
+    )
+
+
+def _digest(literal: Any) -> str:
+    return digest_of(constant_value(literal))
+
+
+def _several_images(found: Found) -> str:
+    """Why a literal map of several images is none that a region can hold; "" where there is none."""
+    for step in found.steps:
+        for tensor, role in step.uses:
+            if role == "data" and step.images > 1 and is_constant(found.operands.get(tensor.name)):
+                return f"{tensor.name} is a constant of {step.images} images: the accelerator takes constants of one"
+    return ""
+
+
+def _with_kind(text: str, found: Found) -> str:
+    """The planner's text with the operator's name as in TVM."""
+    for step in found.steps:
+        own = f"{step.op.kind} {step.name}"
+        if text.startswith(own):
+            return f"{found.kind} {found.name}{text.removeprefix(own)}"
+    return text
+
+
+def decide_function(
+    function: relax.Function,
+    spec: AcceleratorSpec,
+    options: Options,
+    *,
+    epilogue: bool = True,
+    constants: bool = True,
+) -> tuple[Decision, ...]:
+    """The decisions for all operators with a reader; where one does not fit with its epilogue, without it.
+
+    Args:
+        function: where to look.
+        spec: the accelerator.
+        options: how to plan.
+        epilogue: operators with their epilogues; else each operator alone.
+        constants: see ``decide``.
+    """
+    made: dict[int, Decision] = {}
+
+    def accept(found: Found) -> bool:
+        made[id(found)] = decide(found, spec, options, constants=constants)
+        return made[id(found)].error is None
+
+    return tuple(made[id(found)] for found in find_steps(function, accept, epilogue=epilogue))
 
 
 def decide_all(
-    mod: tvm.IRModule, spec: AcceleratorSpec, options: Options, **choices: bool
+    mod: tvm.IRModule, spec: AcceleratorSpec, options: Options, *, epilogue: bool = True, constants: bool = True
 ) -> dict[str, tuple[Decision, ...]]:
-    """The decisions for all operators with a reader, by function.
+    """The decisions of ``decide_function`` for all functions that passes may change, by function.
 
     Raises:
         UnsupportedOp, DoesNotFit: with ``on_refusal="error"``, for the first operator that would stay on the host.
     """
     decisions: dict[str, tuple[Decision, ...]] = {}
     for var, function in plain_functions(mod):
-        decisions[var.name_hint] = tuple(decide(found, spec, options, **choices) for found in find_steps(function))
+        found = decide_function(function, spec, options, epilogue=epilogue, constants=constants)
+        decisions[var.name_hint] = found
         if options.on_refusal == "error":
-            _raise_first(function, decisions[var.name_hint])
+            _raise_first(function, found)
     return decisions
 
 
 def _raise_first(function: relax.Function, decisions: tuple[Decision, ...]) -> None:
-    errors = {decision.found.name: decision.error for decision in decisions}
-    for name, op in _heavy_ops(function):
-        error = errors.get(name) if name in errors else UnsupportedOp(f"{op.rpartition('.')[2]} {name}: {NO_UNIT}")
-        if error is not None:
-            raise error
-
-
-def _heavy_ops(function: relax.Function) -> Iterator[tuple[str, Any]]:
+    errors = {place: decision.error for decision in decisions for place in decision.places}
     for block in blocks_of(function.body):
-        for binding in block.bindings:
+        for position, binding in enumerate(block.bindings):
             if isinstance(binding, relax.VarBinding) and op_name(binding.value) in _HEAVY:
-                yield str(binding.var.name), op_name(binding.value)
+                error = errors.get((identity(block), position))
+                if error is not None:
+                    raise error

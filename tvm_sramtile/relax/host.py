@@ -10,11 +10,11 @@ from tvm import relax
 
 from tvm_sramtile.frontend import HostOp
 from tvm_sramtile.relax.access import elements_of, op_name, static_shape
-from tvm_sramtile.relax.decide import NO_UNIT, decide
+from tvm_sramtile.relax.decide import NO_UNIT, decide_function
 from tvm_sramtile.relax.partition import partitioned_with
 from tvm_sramtile.relax.read import find_steps
 from tvm_sramtile.relax.regions import functions_in_order
-from tvm_sramtile.relax.walk import blocks_of, is_closed
+from tvm_sramtile.relax.walk import Place, blocks_of, identity, is_closed
 
 NOT_PARTITIONED = "the module has not been partitioned"
 
@@ -30,25 +30,24 @@ def host_ops(mod: tvm.IRModule) -> tuple[HostOp, ...]:
             continue
         reasons = _reasons(mod, function)
         for block in blocks_of(function.body):
-            for binding in block.bindings:
+            for position, binding in enumerate(block.bindings):
                 name = op_name(getattr(binding, "value", None))
                 if name:
-                    found.append(_host_op(binding, name, reasons))
+                    found.append(_host_op(binding, name, reasons.get((identity(block), position), "")))
     return tuple(found)
 
 
-def _reasons(mod: tvm.IRModule, function: relax.Function) -> dict[str, str]:
-    """Why operators that have a reader are on the host, by variable."""
+def _reasons(mod: tvm.IRModule, function: relax.Function) -> dict[Place, str]:
+    """Why operators that have a reader are on the host, by their places."""
     partitioned = partitioned_with(mod)
     if partitioned is None:
-        return {found.name: NOT_PARTITIONED for found in find_steps(function)}
-    return {found.name: decide(found, *partitioned).reason for found in find_steps(function)}
+        return {place: NOT_PARTITIONED for found in find_steps(function) for place in found.places}
+    return {place: made.reason for made in decide_function(function, *partitioned) for place in made.places}
 
 
-def _host_op(binding: Any, op: str, reasons: dict[str, str]) -> HostOp:
-    name = str(binding.var.name)
+def _host_op(binding: Any, op: str, reason: str) -> HostOp:
     shown = f"call_tir {binding.value.args[0].name_hint}" if op == "relax.call_tir" else op.removeprefix("relax.")
-    return HostOp(shown, name, macs_of(binding.value), reasons.get(name) or NO_UNIT)
+    return HostOp(shown, str(binding.var.name), macs_of(binding.value), reason or NO_UNIT)
 
 
 def macs_of(call: Any) -> int:

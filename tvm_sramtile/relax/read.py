@@ -1,28 +1,41 @@
-"""What a Relax function asks of the accelerator: its convolutions with their epilogues, or why they are refused."""
+"""What a Relax function asks of the accelerator: its operators with their epilogues, or why they are refused."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import relax
 
-from tvm_sramtile.geometry import Conv2d
-from tvm_sramtile.ir import Clip, Step, Tensor
-from tvm_sramtile.relax.access import (
-    constant_value,
-    dtype_of,
-    is_constant,
-    number_of,
-    op_name,
-    shape_text,
-    static_shape,
+from tvm_sramtile.geometry import Conv2d, Elementwise, Operator
+from tvm_sramtile.ir import Activation, Step, Tensor
+from tvm_sramtile.relax.access import dtype_of, op_name, static_shape
+from tvm_sramtile.relax.read_concat import read_concat
+from tvm_sramtile.relax.read_convolution import read_conv2d, read_conv2d_transpose, read_matmul
+from tvm_sramtile.relax.read_epilogue import Epilogue, epilogue_of, gate_at
+from tvm_sramtile.relax.read_pointwise import (
+    BINARY_NAMES,
+    UNARY_NAMES,
+    bias_of,
+    clip_of,
+    read_binary,
+    read_unary,
 )
+from tvm_sramtile.relax.read_spatial import (
+    read_adaptive_avg_pool2d,
+    read_avg_pool2d,
+    read_max,
+    read_max_pool2d,
+    read_mean,
+    read_resize2d,
+)
+from tvm_sramtile.relax.reading import Pointwise, Reading, RefusedError, Scene, images_of
 from tvm_sramtile.relax.walk import Place, Uses, blocks_of, identity
 
-DATA, WEIGHT, BIAS, OUTPUT = "data", "weight", "bias", "output"
+__all__ = ["Found", "bias_of", "clip_of", "conv2d_of", "find_steps", "operator_of"]
+
+DATA, WEIGHT, BIAS, OTHER, VECTOR, OUTPUT = "data", "weight", "bias", "other", "vector", "output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,199 +46,220 @@ class Found:
         kind: short name of the operator, as ``conv2d``.
         name: the variable it is bound to.
         places: its bindings: the operator, then what the epilogue takes in. They are all in one block.
-        operands: the expressions behind the step's tensors, by the tensors' names.
-        step: what is computed; the name of each tensor is its role; without the constants' digests.
-        refusal: why there is no step.
+        operands: the expressions behind the tensors that no step writes, by the tensors' names.
+        steps: what is computed, in order; the constants without their digests. Mostly one; a concatenation has one for
+            each of its parts. The last one's output is the value of the last binding.
+        refusal: why there are no steps.
     """
 
     kind: str
     name: str
     places: tuple[Place, ...]
     operands: Mapping[str, Any]
-    step: Step | None
+    steps: tuple[Step, ...]
     refusal: str = ""
 
+    @property
+    def step(self) -> Step | None:
+        """The only step; ``None`` where there is none, or more than one."""
+        return self.steps[0] if len(self.steps) == 1 else None
 
-class _RefusedError(Exception):
-    """An attribute that no step can express."""
+
+_Reader = Callable[[Any, Scene], "Reading | tuple[Reading, ...]"]
+_READERS: dict[str, _Reader] = {
+    "relax.nn.conv2d": read_conv2d,
+    "relax.nn.conv2d_transpose": read_conv2d_transpose,
+    "relax.matmul": read_matmul,
+    "relax.nn.max_pool2d": read_max_pool2d,
+    "relax.nn.avg_pool2d": read_avg_pool2d,
+    "relax.nn.adaptive_avg_pool2d": read_adaptive_avg_pool2d,
+    "relax.mean": read_mean,
+    "relax.max": read_max,
+    "relax.image.resize2d": read_resize2d,
+    "relax.concat": read_concat,
+    **dict.fromkeys(BINARY_NAMES, read_binary),
+    **dict.fromkeys(UNARY_NAMES, read_unary),
+}
 
 
-def find_steps(function: relax.Function) -> tuple[Found, ...]:
-    """All operators of ``function`` that have a reader, in program order."""
+def find_steps(
+    function: relax.Function, accept: Callable[[Found], bool] = lambda _: True, *, epilogue: bool = True
+) -> tuple[Found, ...]:
+    """All operators of ``function`` that have a reader, in program order, each binding in one of them only.
+
+    Args:
+        function: where to look.
+        accept: whether to take in what was found. If not, the operator is tried without its epilogue, whose bindings
+            are then operators of their own.
+        epilogue: take in what follows; else each operator is by itself.
+    """
     if not any(_reader(binding) for block in blocks_of(function.body) for binding in block.bindings):
         return ()
-    uses = Uses.of(function)
-    return tuple(
-        _read(block, position, uses)
-        for block in blocks_of(function.body)
-        for position, binding in enumerate(block.bindings)
-        if _reader(binding)
-    )
+    finder = _Finder(Scene(Uses.of(function)), accept, epilogue)
+    for block in blocks_of(function.body):
+        for position, binding in enumerate(block.bindings):
+            if _reader(binding) is not None and (identity(block), position) not in finder.taken:
+                finder.read(block, position)
+    return tuple(finder.found)
 
 
 def _reader(binding: Any) -> _Reader | None:
     return _READERS.get(op_name(binding.value)) if isinstance(binding, relax.VarBinding) else None
 
 
-def _read(block: Any, position: int, uses: Uses) -> Found:
-    binding = block.bindings[position]
-    call, name = binding.value, str(binding.var.name)
-    kind = op_name(call).rpartition(".")[2]
-    place = (identity(block), position)
-    reader = _READERS[op_name(call)]
-    try:
-        op = reader(call)
-    except _RefusedError as reason:
-        return Found(kind, name, (place,), {}, None, str(reason))
-    data, weight = (uses.literal(argument) for argument in call.args)
-    operands = {DATA: data, WEIGHT: weight}
-    epilogue = _Epilogue.of(block, position, uses, op.out_channels)
-    if epilogue.bias is not None:
-        operands[BIAS] = uses.literal(epilogue.bias)
-    step = Step(
+@dataclass(slots=True)
+class _Finder:
+    """Reads operators one after the other.
+
+    Attributes:
+        taken: bindings that belong to what was found.
+    """
+
+    scene: Scene
+    accept: Callable[[Found], bool]
+    epilogue: bool
+    found: list[Found] = field(default_factory=list)
+    taken: set[Place] = field(default_factory=set)
+
+    def read(self, block: Any, position: int) -> None:
+        """Read the operator at ``position``."""
+        call = block.bindings[position].value
+        readings: tuple[Reading, ...] = ()
+        refusal = ""
+        try:
+            read = _READERS[op_name(call)](call, self.scene)
+            readings = read if isinstance(read, tuple) else (read,)
+        except RefusedError as reason:
+            refusal = str(reason)
+        for found in self._candidates(block, position, readings, refusal):
+            if self.accept(found) or len(found.places) == 1:
+                break
+        self.found.append(found)
+        self.taken |= set(found.places)
+        if readings:
+            for _, at in found.places:
+                self.scene.layouts[identity(block.bindings[at].var)] = readings[0].output_layout
+
+    def _candidates(self, block: Any, position: int, readings: tuple[Reading, ...], refusal: str) -> Any:
+        """The operator with all that it can take in, then alone."""
+        kind = op_name(block.bindings[position].value).rpartition(".")[2]
+        if not readings:
+            name = str(block.bindings[position].var.name)
+            yield Found(kind, name, ((identity(block), position),), {}, (), refusal)
+            return
+        if self.epilogue and len(readings) == 1:
+            gate = self._gate(block, position, readings[0])
+            longest = epilogue_of(readings[0], block, position, self.scene.uses, gate)
+            if longest.positions:
+                reading = readings[0] if gate is None else _as_copy(readings[0])
+                yield self._made(kind, block, position, (reading,), longest)
+        plain = Epilogue(activations=readings[0].activations)
+        yield self._made(kind, block, position, readings, plain)
+
+    def _gate(self, block: Any, position: int, reading: Reading) -> Epilogue | None:
+        call = block.bindings[position].value
+        if op_name(call) not in (*BINARY_NAMES, *UNARY_NAMES):
+            return None
+        return gate_at(reading.data, block, position, reading.layout, self.scene.uses)
+
+    def _made(self, kind: str, block: Any, position: int, readings: tuple[Reading, ...], epilogue: Epilogue) -> Found:
+        positions = (position, *epilogue.positions)
+        names = tuple(str(block.bindings[at].var.name) for at in positions)
+        namer = _Namer(self.scene.uses)
+        last = block.bindings[positions[-1]].var
+        output = Tensor(OUTPUT, static_shape(last) or (), dtype_of(last), layout=readings[0].output_layout)
+        steps: list[Step] = []
+        channel = 0
+        for index, reading in enumerate(readings):
+            name = names[0] if len(readings) == 1 else f"{names[0]}.{index}"
+            step = _step(name, reading, epilogue, namer, output)
+            steps.append(replace(step, output_channel=channel, origin=names))
+            channel += reading.op.out_channels
+        return Found(kind, names[0], tuple((identity(block), at) for at in positions), namer.operands, tuple(steps))
+
+
+def _as_copy(reading: Reading) -> Reading:
+    """The data of an elementwise operator as it is."""
+    op = reading.op
+    copied = Elementwise(op.in_channels, op.in_rows, op.in_cols, "copy")
+    return Reading(copied, reading.data, reading.layout, reading.layout)
+
+
+def _step(name: str, reading: Reading, epilogue: Epilogue, namer: _Namer, output: Tensor) -> Step:
+    op, other = reading.op, None
+    data = namer.map(DATA, reading.data, reading.layout)
+    if reading.other is not None:
+        is_map = getattr(op, "partner", "") == "map"
+        other = namer.map(OTHER, reading.other, reading.layout) if is_map else namer.vector(OTHER, reading.other)
+    return Step(
         name=name,
         op=op,
-        data=_tensor(DATA, data),
-        weight=_tensor(WEIGHT, weight),
-        output=_tensor(OUTPUT, binding.var),
-        images=static_shape(data)[0],  # type: ignore[index]
-        bias=_tensor(BIAS, operands[BIAS]) if BIAS in operands else None,
+        data=data,
+        weight=None if reading.weight is None else namer.weight(WEIGHT, reading.weight, reading.weight_layout),
+        output=output,
+        images=images_of(reading.data, reading.layout),
+        bias=None if epilogue.bias is None else namer.vector(BIAS, epilogue.bias),
         clip=epilogue.clip,
-        origin=(name, *epilogue.names),
+        other=other,
+        activations=tuple(_activation(activation, namer) for activation in epilogue.activations),
     )
-    return Found(kind, name, (place, *((identity(block), at) for at in epilogue.positions)), operands, step)
 
 
-def _tensor(name: str, expr: Any) -> Tensor:
-    return Tensor(name, static_shape(expr) or (), dtype_of(expr))
+def _activation(pointwise: Pointwise, namer: _Namer) -> Activation:
+    vector = None if pointwise.other is None else namer.vector(VECTOR, pointwise.other)
+    return Activation(pointwise.function, vector, pointwise.value0, pointwise.value1)
 
 
-def _read_conv2d(call: Any) -> Conv2d:
-    attrs = call.attrs
-    for role, argument in zip((DATA, WEIGHT), call.args, strict=True):
-        if static_shape(argument) is None:
-            raise _RefusedError(f"shape of {role} = {shape_text(argument)}: the accelerator takes static shapes")
-        device = argument.ty.vdevice
-        if device is not None and str(device.target.kind.name) != "llvm":
-            raise _RefusedError(f"vdevice of {role} = {device.target.kind.name}: the accelerator is called by the host")
-    for name, taken in (("data_layout", "NCHW"), ("kernel_layout", "OIHW"), ("out_layout", "NCHW")):
-        found = str(getattr(attrs, name) or taken)
-        if found != taken:
-            raise _RefusedError(f"{name} = {found!r}: the accelerator takes {taken!r}")
-    data, weight = (argument for argument in call.args)
-    if dtype_of(call) != dtype_of(data):
-        raise _RefusedError(
-            f"out_dtype = {dtype_of(call)!r}: the accelerator takes the dtype of data, {dtype_of(data)!r}"
-        )
-    padding = tuple(int(extent) for extent in attrs.padding)
-    if min(padding) < 0:
-        raise _RefusedError(f"padding = {padding}: the accelerator takes padding of at least 0")
-    _, channels, rows, cols = static_shape(data) or ()
-    out_channels, _, *kernel = static_shape(weight) or ()
-    return Conv2d(
-        in_channels=channels,
-        in_rows=rows,
-        in_cols=cols,
-        out_channels=out_channels,
-        kernel=(kernel[0], kernel[1]),
-        strides=_pair(attrs.strides),
-        padding=(padding[0], padding[1], padding[2], padding[3]),
-        dilation=_pair(attrs.dilation),
-        groups=int(attrs.groups),
-    )
+@dataclass(slots=True)
+class _Namer:
+    """Gives tensors their names: each expression one for each way in which it is read."""
+
+    uses: Uses
+    operands: dict[str, Any] = field(default_factory=dict)
+    _names: dict[Hashable, str] = field(default_factory=dict)
+
+    def map(self, role: str, expr: Any, layout: str) -> Tensor:
+        """A map with these axes."""
+        return self._tensor("map", role, expr, layout)
+
+    def weight(self, role: str, expr: Any, layout: str) -> Tensor:
+        """The kernel of a convolution."""
+        return self._tensor("weight", role, expr, layout)
+
+    def vector(self, role: str, expr: Any) -> Tensor:
+        """One value a channel."""
+        return self._tensor("vector", role, expr, "")
+
+    def _tensor(self, kind: str, role: str, expr: Any, layout: str) -> Tensor:
+        expr = self.uses.literal(expr)
+        key = (kind, layout, identity(expr))
+        if key not in self._names:
+            self._names[key] = _free(role, self.operands)
+            self.operands[self._names[key]] = expr
+        return Tensor(self._names[key], static_shape(expr) or (), dtype_of(expr), layout=layout)
+
+
+def _free(role: str, taken: Mapping[str, Any]) -> str:
+    name, count = role, 0
+    while name in taken:
+        count += 1
+        name = f"{role}{count}"
+    return name
+
+
+def operator_of(call: Any) -> Operator | str:
+    """The operator that a call is by itself, or why it is none that we can express."""
+    reader = _READERS.get(op_name(call))
+    if reader is None:
+        return f"{op_name(call) or 'no operator'}: no reader"
+    try:
+        read = reader(call, Scene(Uses.none()))
+    except RefusedError as reason:
+        return str(reason)
+    return read[0].op if isinstance(read, tuple) else read.op
 
 
 def conv2d_of(call: Any) -> Conv2d | str:
     """The convolution that a ``relax.nn.conv2d`` is, or why it is none that we can express."""
-    try:
-        return _read_conv2d(call)
-    except _RefusedError as reason:
-        return str(reason)
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    rows, cols = values
-    return int(rows), int(cols)
-
-
-_Reader = Callable[[Any], Conv2d]
-_READERS: dict[str, _Reader] = {"relax.nn.conv2d": _read_conv2d}
-
-
-@dataclass(frozen=True, slots=True)
-class _Epilogue:
-    """What follows an operator and can be done to each of its outputs at once: a bias, then limits."""
-
-    bias: Any = None
-    clip: Clip | None = None
-    positions: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(block: Any, position: int, uses: Uses, channels: int) -> _Epilogue:
-        """Follow the value as long as it has one use and that use is one we know."""
-        epilogue = _Epilogue()
-        value = block.bindings[position].var
-        shape = static_shape(value)
-        while (at := uses.sole_consumer(value, block)) is not None:
-            binding = block.bindings[at]
-            if not isinstance(binding, relax.VarBinding) or static_shape(binding.var) != shape:
-                break
-            longer = epilogue._with(binding, value, channels, at, uses)
-            if longer is None:
-                break
-            epilogue, value = longer, binding.var
-        return epilogue
-
-    def _with(self, binding: Any, value: Any, channels: int, at: int, uses: Uses) -> _Epilogue | None:
-        positions, names = (*self.positions, at), (*self.names, str(binding.var.name))
-        if self.bias is None and self.clip is None:
-            bias = bias_of(binding.value, value, channels)
-            if bias is not None:
-                return _Epilogue(bias, None, positions, names)
-        clip = clip_of(binding.value, value, uses.literal)
-        if clip is None:
-            return None
-        return _Epilogue(self.bias, clip if self.clip is None else self.clip.then(clip), positions, names)
-
-
-def bias_of(call: Any, value: Any, channels: int) -> Any:
-    """What ``call`` adds to each channel of ``value`` (NCHW): one element a channel and nothing else, else ``None``."""
-    if op_name(call) != "relax.add":
-        return None
-    other = _other_operand(call, value)
-    shape = None if other is None else static_shape(other)
-    if shape is None or dtype_of(other) != dtype_of(value):
-        return None
-    return other if ((1,) * (4 - len(shape)) + shape) == (1, channels, 1, 1) else None
-
-
-def _other_operand(call: Any, value: Any) -> Any:
-    first, second = call.args
-    if identity(first) == identity(value):
-        return second
-    return first if identity(second) == identity(value) else None
-
-
-def clip_of(call: Any, value: Any, literal: Callable[[Any], Any] = lambda expr: expr) -> Clip | None:
-    """The limits that ``call`` puts on ``value``; ``None`` for any other call."""
-    name = op_name(call)
-    if name == "relax.nn.relu":
-        return Clip(0.0, None)
-    if name == "relax.clip":
-        return _limits(number_of(call.args[1]), number_of(call.args[2]))
-    if name in ("relax.maximum", "relax.minimum"):
-        other = _other_operand(call, value)
-        other = None if other is None else literal(other)
-        if other is None or not is_constant(other) or constant_value(other).size != 1:
-            return None
-        number = number_of(other)
-        return _limits(number, math.inf) if name == "relax.maximum" else _limits(-math.inf, number)
-    return None
-
-
-def _limits(low: float | None, high: float | None) -> Clip | None:
-    """A clip, where both limits are numbers and in order: what TVM makes of others is not ours to say."""
-    if low is None or high is None or not low <= high or low == math.inf or high == -math.inf:
-        return None
-    return Clip(None if low == -math.inf else low, None if high == math.inf else high)
+    found = operator_of(call)
+    return found if isinstance(found, Conv2d | str) else f"{op_name(call)}: no conv2d"

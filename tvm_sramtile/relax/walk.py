@@ -57,31 +57,51 @@ def _branches(binding: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """How often each variable is used in a function, and where a variable that is used once is used."""
+    """How often each variable is used in a function, and by which bindings.
+
+    Attributes:
+        count: uses of each variable, in the function's result too.
+        places: the bindings that use a variable, in program order, once a use.
+        definitions: what variables are bound to.
+    """
 
     count: Counter[int]
-    place: dict[int, Place]
+    places: dict[int, list[Place]]
     definitions: dict[int, Any]
 
     @staticmethod
     def of(function: relax.Function) -> Uses:
         """Look through a function."""
-        uses = Uses(Counter(), {}, {})
+        uses = Uses.none()
         uses._add_sequence(function.body)
         return uses
 
+    @staticmethod
+    def none() -> Uses:
+        """Of no function: nothing is bound, nothing is used."""
+        return Uses(Counter(), {}, {})
+
     def sole_consumer(self, var: Any, block: Any) -> int | None:
         """The position in ``block`` of the one binding that uses ``var``, if all its uses are that one."""
-        place = self.place.get(identity(var))
-        if self.count[identity(var)] != 1 or place is None or place[0] != identity(block):
+        found = self.consumers(var, block)
+        return found[0] if found is not None and len(found) == 1 else None
+
+    def consumers(self, var: Any, block: Any) -> tuple[int, ...] | None:
+        """The positions in ``block`` of the bindings that use ``var``, once a use; ``None`` if it is used elsewhere."""
+        places = self.places.get(identity(var), [])
+        if self.count[identity(var)] != len(places) or any(place[0] != identity(block) for place in places):
             return None
-        return place[1]
+        return tuple(position for _, position in places)
+
+    def definition(self, expr: Any) -> Any:
+        """What ``expr`` is bound to, else ``expr`` itself."""
+        while isinstance(expr, relax.Var) and identity(expr) in self.definitions:
+            expr = self.definitions[identity(expr)]
+        return expr
 
     def literal(self, expr: Any) -> Any:
         """The constant that ``expr`` is bound to, else ``expr`` itself."""
-        value = expr
-        while isinstance(value, relax.Var) and identity(value) in self.definitions:
-            value = self.definitions[identity(value)]
+        value = self.definition(expr)
         return value if is_constant(value) else expr
 
     def _add_sequence(self, body: Any) -> None:
@@ -96,7 +116,7 @@ class Uses:
         if isinstance(expr, relax.Var):
             self.count[identity(expr)] += 1
             if place is not None:
-                self.place[identity(expr)] = place
+                self.places.setdefault(identity(expr), []).append(place)
         elif isinstance(expr, relax.Call):
             for part in (expr.op, *expr.args):
                 self._add(part, place)
