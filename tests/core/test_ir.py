@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_sramtile.errors import CheckFailed
-from tvm_sramtile.geometry import Conv2d
-from tvm_sramtile.ir import Clip, Region, Step, Tensor, digest_of, dtype_bytes
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Pool2d, Resize2d
+from tvm_sramtile.geometry.elementwise import Function
+from tvm_sramtile.ir import Activation, Clip, Region, Step, Tensor, digest_of, dtype_bytes
 
 X = Tensor("x", (2, 3, 8, 8), "float32")
 W = Tensor("w", (4, 3, 3, 3), "float32", "0123abcd")
@@ -21,7 +23,7 @@ B = Tensor("b", (4,), "float32", "4567")
 Y = Tensor("y", (2, 4, 6, 6), "float32")
 Z = Tensor("z", (2, 4, 6, 6), "float32")
 V = Tensor("v", (4, 1, 1, 1), "float32")
-FIRST = Step("conv", Conv2d(3, 8, 8, 4, (3, 3)), X, W, Y, 2, B, Clip(0.0, None), ("lv0", "lv1"))
+FIRST = Step("conv", Conv2d(3, 8, 8, 4, (3, 3)), X, W, Y, 2, B, Clip(0.0, None), origin=("lv0", "lv1"))
 SECOND = Step("depthwise", Conv2d(4, 6, 6, 4, (1, 1), groups=4), Y, V, Z, 2, B)
 REGION = Region("region_0", (X, V), (Z,), (FIRST, SECOND))
 
@@ -32,6 +34,12 @@ def test_sizes_and_views() -> None:
     assert dtype_bytes("float32") == 4
     assert FIRST.inputs == (X, W, B)
     assert Step("s", FIRST.op, X, W, Y).inputs == (X, W)
+    add = Elementwise(3, 8, 8, "add", "map")
+    chain = (Activation("prelu", B), Activation("exp"))
+    assert Step("s", add, X, None, X, other=X, activations=chain).uses == ((X, "data"), (X, "data"), (B, "vector"))
+    scale = Elementwise(4, 6, 6, "multiply", "vector")
+    assert Step("s", scale, Y, None, Z, other=B).uses == ((Y, "data"), (B, "vector"))
+    assert [each.partner for each in (*chain, Activation("add"))] == ["vector", "none", "value"]
     assert REGION.constants == (W, B)
     assert REGION.images == 2
 
@@ -49,6 +57,24 @@ def test_round_trip() -> None:
     assert Region.from_json(REGION.to_json()) == REGION
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 0.1, 1e300])
+def test_numbers_of_all_operators_are_kept(value: float) -> None:
+    steps = (
+        Step(
+            "a",
+            Elementwise(3, 8, 8, "maximum", "value", value),
+            X,
+            None,
+            X,
+            activations=(Activation("add", None, value),),
+        ),
+        Step("b", Resize2d(3, 8, 8, 4, 4, "cubic", cubic_alpha=value), X, None, X),
+        replace(FIRST, clip=Clip(None, value)),
+    )
+    region = Region("r", (X,), (X,), steps)
+    assert Region.from_json(region.to_json()) == region
+
+
 COUNT = st.integers(1, 2**31)
 PAIR = st.tuples(COUNT, COUNT)
 NAME = st.text(min_size=1)
@@ -58,19 +84,40 @@ TENSORS = st.builds(
     st.lists(st.integers(0, 2**40), max_size=5).map(tuple),
     st.sampled_from(["float32", "int8"]),
     st.none() | st.text("0123456789abcdef", min_size=1),
+    st.sampled_from(["", "NHWC", "HWIO"]),
 )
 LIMIT = st.none() | st.floats(allow_nan=False)
 CONVS = st.builds(Conv2d, COUNT, COUNT, COUNT, COUNT, PAIR, PAIR, st.tuples(*[st.integers(0, 2**31)] * 4), PAIR, COUNT)
+FLOAT = st.floats(allow_nan=False)
+POOLS = st.builds(
+    Pool2d, *[COUNT] * 5, PAIR, PAIR, PAIR, PAIR, st.sampled_from(["max", "average_all", "average_valid"])
+)
+TRANSPOSED = st.builds(Conv2dTranspose, *[COUNT] * 4, PAIR, PAIR, st.tuples(*[COUNT] * 4), PAIR, PAIR, COUNT)
+RESIZES = st.builds(
+    Resize2d,
+    *[COUNT] * 5,
+    st.sampled_from(["nearest_neighbor", "linear", "cubic"]),
+    st.sampled_from(["half_pixel", "align_corners", "asymmetric"]),
+    st.sampled_from(["", "round", "ceil"]),
+    FLOAT,
+    st.booleans(),
+)
+FUNCTIONS = st.sampled_from(get_args(Function))
+POINTWISE = st.builds(Elementwise, COUNT, COUNT, COUNT, FUNCTIONS, st.sampled_from(["none", "map", "value"]), FLOAT)
+ACTIVATIONS = st.builds(Activation, FUNCTIONS, st.none() | TENSORS, FLOAT, FLOAT)
 STEPS = st.builds(
     Step,
     NAME,
-    CONVS,
+    CONVS | TRANSPOSED | POOLS | RESIZES | POINTWISE,
     TENSORS,
-    TENSORS,
+    st.none() | TENSORS,
     TENSORS,
     COUNT,
     st.none() | TENSORS,
     st.none() | st.builds(Clip, LIMIT, LIMIT),
+    st.none() | TENSORS,
+    st.lists(ACTIVATIONS, max_size=2).map(tuple),
+    COUNT,
     st.lists(NAME, max_size=3).map(tuple),
 )
 MANY_TENSORS = st.lists(TENSORS, max_size=3).map(tuple)
@@ -106,9 +153,10 @@ def damaged(*path: Any, value: Any = None, drop: bool = False) -> str:
         (damaged("name", drop=True), "name: Field required"),
         (damaged("inputs", 0, "dtype", value=3), "inputs.0.dtype: Input should be a valid string"),
         (damaged("outputs", 0, "shape", value=[1.5]), None),
-        (damaged("steps", 1, "op", "kind", value="pool"), "steps.1.op.kind: Input should be 'conv2d'"),
-        (damaged("steps", 0, "op", "strides", value=[1]), "steps.0.op.strides.1: Field required"),
-        (damaged("steps", 0, "weight", value=None), "steps.0.weight: Input should be an object"),
+        (damaged("steps", 1, "op", "kind", value="pool"), None),
+        (damaged("steps", 0, "op", "strides", value=[1]), "steps.0.op.conv2d.strides.1: Field required"),
+        (damaged("steps", 0, "weight", value=3), "steps.0.weight: Input should be an object"),
+        (damaged("steps", 0, "data", value=None), "steps.0.data: Input should be an object"),
     ],
 )
 def test_damage_is_found(text: str, where: str | None) -> None:

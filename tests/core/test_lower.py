@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.programs import pack
+from core.programs import pack, tensor, weight_tensor
 from core.regions import SPEC, Case, region_case
 
 from tvm_sramtile.compile import Compiled, compile_region
@@ -15,8 +15,19 @@ from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Clip, Region
-from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, Queue, TensorRecord, Traffic, encode
-from tvm_sramtile.isa.table import CONV, CONV_FIRST, CONV_LAST, LOAD, STORE
+from tvm_sramtile.isa import Command, Layout, Opcode, Place, Program, Queue, Traffic, encode
+from tvm_sramtile.isa.table import (
+    CONV,
+    CONV_FIRST,
+    CONV_LAST,
+    ELTWISE,
+    LOAD,
+    LOAD_TABLE,
+    LOAD_WEIGHTS,
+    POOL,
+    RESIZE,
+    STORE,
+)
 from tvm_sramtile.lower import Timeline, command_cycles, lower, timeline
 from tvm_sramtile.lower.constants import pack_weights
 from tvm_sramtile.options import Options
@@ -77,9 +88,10 @@ def test_constants_are_stored_once() -> None:
     weight_bytes, bias_bytes = values["w0"].nbytes, values["b0"].nbytes
     assert len(program.constants) == weight_bytes + 64  # the bias, up to a multiple of 64
     assert weight_bytes % 64 == 0
-    assert program.constants[weight_bytes : weight_bytes + bias_bytes] == values["b0"].tobytes()
+    bias_at, weight_at = 0, 64  # in the order of first use
+    assert program.constants[bias_at : bias_at + bias_bytes] == values["b0"].tobytes()
     places = {(record.layout, record.offset) for record in program.tensors if record.place is Place.CONSTANT}
-    assert places == {(Layout.PACKED, 0), (Layout.NCHW, weight_bytes)}
+    assert places == {(Layout.PACKED, weight_at), (Layout.MAP, bias_at)}
     case.run(program)
 
 
@@ -132,8 +144,7 @@ def test_weights_as_parameters_or_constants_move_the_same_bytes() -> None:
 def test_a_tensor_between_steps_lies_in_the_workspace() -> None:
     case = region_case(SAME, replace(SAME, kernel=(1, 1), padding=(0, 0, 0, 0)), images=2)
     made = compiled(case, TIGHT)
-    shape = (1, 4, 8, 8)
-    between = TensorRecord(Place.WORKSPACE, Traffic.OUTPUTS, Dtype.FLOAT32, Layout.NCHW, True, shape, 0)
+    between = tensor(Traffic.OUTPUTS, (4, 8, 8), place=Place.WORKSPACE)
     assert [record for record in made.program.tensors if record.place is Place.WORKSPACE] == [
         between,
         replace(between, traffic=Traffic.INPUTS),
@@ -141,7 +152,7 @@ def test_a_tensor_between_steps_lies_in_the_workspace() -> None:
     assert made.program.workspace_bytes == 2 * 4 * 8 * 8 * 4
     assert made.program.prologue == ()
     assert names(made.program.body, 0) == "W" + "LCS" * 4
-    assert names(made.program.body, 1) == "W" + "LCS" * len(made.plan.steps[1].chunks)
+    assert names(made.program.body, 1) == "W" + "LCS" * made.plan.steps[1].chunk_count
     assert case.run(made.program) == case.measures(made.plan)
 
 
@@ -157,7 +168,7 @@ def test_three_steps_that_share_a_workspace() -> None:
     ops = (SAME, Conv2d(4, 8, 8, 6, (3, 3), strides=(2, 1), padding=(1, 0, 1, 0)), Conv2d(6, 4, 6, 2, (1, 1)))
     case = region_case(*ops, images=3, constant=True, bias=True, clips=(Clip(0.0, None),))
     made = compiled(case, SPEC.replace(sram_bytes=2000))
-    assert [len(step.chunks) for step in made.plan.steps] == [2, 4, 1]
+    assert [step.chunk_count for step in made.plan.steps] == [2, 4, 1]
     assert made.program.workspace_bytes == 3 * (4 * 8 * 8 + 6 * 4 * 6) * 4
     assert case.run(made.program) == case.measures(made.plan)
 
@@ -166,7 +177,7 @@ def test_three_steps_that_share_a_workspace() -> None:
 def test_weights_of_a_lone_step_are_loaded_once_a_call(images: int) -> None:
     case = region_case(SAME, images=images, bias=True)
     made = compiled(case, TIGHT)
-    assert names(made.program.prologue) == "WL"
+    assert names(made.program.prologue) == "LW"
     assert names(made.program.body) == "LCS" * 4
     assert made.predicted.traffic.weight_bytes == (4 * 4 * 9 + 4) * 4
     assert made.predicted.traffic.output_bytes == images * 4 * 8 * 8 * 4
@@ -223,7 +234,7 @@ CHIP = SPEC.replace(dma_bytes_per_cycle=8, dma_setup_cycles=10, mac_array=(4, 4)
 
 def by_hand(body: list[tuple[str, int, tuple[int, int, int]]], prologue: int = 0) -> Program:
     """Commands (L, C or S; how many elements, or output rows; waits), and a prologue of so many loads of 4 elements."""
-    record = TensorRecord(Place.ARGUMENT, Traffic.INPUTS, Dtype.FLOAT32, Layout.NCHW, True, (1, 64, 1, 1), 0)
+    record = tensor(Traffic.INPUTS, (64, 1, 1))
 
     def move(letter: str, channels: int, waits: tuple[int, int, int]) -> Command:
         fields = {"tensor": 0, "channel": 0, "channels": channels, "row": 0, "rows": 1, "col": 0, "cols": 1}
@@ -254,7 +265,9 @@ def test_costs() -> None:
         ({}, 1),
         ({"in_channels": 4, "out_channels": 4}, 1),
         ({"in_channels": 5, "out_channels": 9}, 2 * 3),
-        ({"in_channels": 5, "out_channels": 9, "kernel_rows": 3, "kernel_cols": 2, "out_cols": 7}, 2 * 3 * 6 * 7),
+        ({"in_channels": 5, "out_channels": 9, "unit_rows": 3, "unit_cols": 2, "out_cols": 7}, 2 * 3 * 6 * 7),
+        ({"kernel_rows": 2, "kernel_cols": 1, "unit_rows": 3, "unit_cols": 3}, 9),  # a unit spends all its taps
+        ({"out_map_rows": 8, "out_map_cols": 8, "out_cols": 3}, 3),  # of a phase only its own outputs
         ({"in_channels": 8, "out_channels": 8, "groups": 2}, 2),  # two groups, each one pass of the array
         ({"in_channels": 16, "out_channels": 16, "groups": 8}, 2 * 4),  # by lane: 2 of a group, 4 passes
         ({"in_channels": 9, "out_channels": 9, "groups": 9}, 3),  # depthwise: 9 lanes in 3 passes
@@ -262,6 +275,25 @@ def test_costs() -> None:
 )
 def test_cycles_of_a_convolution(changes: dict[str, int], cycles: int) -> None:
     assert command_cycles(by_hand([]), conv(**changes)) == cycles
+
+
+def computing(opcode: Opcode, **changes: int) -> Command:
+    return Command.make(opcode, **{**dict.fromkeys((field.name for field in opcode.fields), 1), **changes})
+
+
+def test_cycles_of_other_commands() -> None:
+    """Four channels a cycle, position by position, tap by tap."""
+    table = replace(tensor(Traffic.WEIGHTS, (64, 3, 1)), layout=Layout.TABLE)
+    program = replace(by_hand([]), tensors=(weight_tensor((8, 4, 3, 3)), table))
+    box = {"out_channels": 5, "in_channels": 3, "kernel_rows": 2, "kernel_cols": 1}
+    for command, cycles in (
+        (computing(POOL, channels=9, out_rows=5, out_cols=2, kernel_rows=3, kernel_cols=4), 3 * 10 * 12),
+        (computing(RESIZE, channels=4, out_rows=5, out_cols=2, row_taps=3, col_taps=4), 10 * 12),
+        (computing(ELTWISE, channels=5, rows=3, cols=7), 2 * 21),
+        (computing(LOAD_WEIGHTS, tensor=0, **box), 10 + 5 * 3 * 2 * 4 // 8),
+        (computing(LOAD_TABLE, tensor=1, count=5), 10 + 5 * 3),
+    ):
+        assert command_cycles(program, command) == cycles
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.geometry import Elementwise, Operator
@@ -64,9 +65,6 @@ class Tensor:
 class Clip:
     """Limits of the values that a step puts out; ``None`` is no limit. ReLU is ``Clip(0.0, None)``."""
 
-    # JSON has no infinity; without this it would be written as null, and read back as no limit.
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_inf_nan="strings")
-
     low: float | None = None
     high: float | None = None
 
@@ -93,8 +91,6 @@ class Activation:
         vector: its partner, one value a channel; ``None`` where it has none or a constant one.
         value0, value1: its parameters.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_inf_nan="strings")
 
     function: Function
     vector: Tensor | None = None
@@ -187,7 +183,7 @@ class Region:
 
     def to_json(self) -> str:
         """JSON text that ``from_json`` reads back to an equal region."""
-        return _REGION.dump_json(self).decode()
+        return json.dumps(_named(_REGION.dump_python(self)), separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Region:
@@ -201,3 +197,12 @@ class Region:
 
 
 _REGION: TypeAdapter[Region] = TypeAdapter(Region)
+
+
+def _named(value: object) -> object:
+    """Data with infinities as strings, which are read back as numbers: JSON has none, and pydantic writes null."""
+    if isinstance(value, dict):
+        return {key: _named(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
