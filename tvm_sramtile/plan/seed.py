@@ -91,9 +91,9 @@ def _col_choices(step: Step, base: Cut) -> Iterator[Cut]:
 def explain(step: Step, capacity: Capacity, charge: Charge, cut: Cut) -> str:
     """The terms in bytes, the limits, the gaps, and what would help."""
     tile = tile_of(step, cut)
-    rows, cols = f"{tile.out_rows} row", f"{tile.out_cols} column"
-    rows, cols = (text if text.startswith("1 ") else f"{text}s" for text in (rows, cols))
-    unit = f"{rows}, {cols} and {tile.out_channels} channels"
+    extents = ((tile.out_rows, "row"), (tile.out_cols, "column"), (tile.out_channels, "channel"))
+    rows, cols, channels = (f"{count} {name}" if count == 1 else f"{count} {name}s" for count, name in extents)
+    unit = f"{rows}, {cols} and {channels}"
     faults, levers = [], []
     for memory in charge.overflowing:
         terms = [f"{term.name} {term.bytes}" for term in charge.terms if term.memory == memory]
