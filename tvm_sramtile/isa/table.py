@@ -88,7 +88,7 @@ class Pooling(IntEnum):
 
     MAX = 0  # the greatest; the lowest finite number where there is none
     AVERAGE_ALL = 1  # their sum over the window's whole size
-    AVERAGE_VALID = 2  # their sum over how many they are
+    AVERAGE_VALID = 2  # their sum over how many they are, 0 where there is none
 
 
 class Function(IntEnum):
