@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -14,9 +15,21 @@ from numpy.typing import NDArray
 from tvm_sramtile.engine.native import MESSAGE_BYTES, engine_library
 from tvm_sramtile.errors import EngineError
 from tvm_sramtile.isa.code import record_struct
-from tvm_sramtile.isa.table import COUNTERS, HEADER, MAGIC, TENSOR, VERSION, Dtype, Place, Traffic
+from tvm_sramtile.isa.table import (
+    COUNTERS,
+    HEADER,
+    MAGIC,
+    TENSOR,
+    TENSOR_AXES,
+    VERSION,
+    Dtype,
+    Layout,
+    Place,
+    Traffic,
+)
 
 _ELEMENT_TYPES = {Dtype.FLOAT32: np.dtype(np.float32)}
+_TABLE_ENTRY = np.dtype([("position", "<i4"), ("weight", "<f4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,7 @@ def run(code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1) -> Measur
     Args:
         code: the program's bytes (``isa.encode``).
         tensors: one C-contiguous array for each argument of the program, at least as large as the program's tensors
-            state, for ``images`` images. A read-only array that is no output is handed over as a copy.
+            state, for ``images`` images; of the element type, or for tables of (i32 position, f32 weight). A read-only array that is no output is handed over as a copy.
         images: how often the program's body runs.
 
     Raises:
@@ -124,18 +137,29 @@ def _checked(code: bytes, arrays: list[NDArray[Any]], images: int) -> list[NDArr
 
 
 def _check_array(index: int, array: NDArray[Any], record: dict[str, int], images: int) -> None:
-    dtype = _ELEMENT_TYPES.get(Dtype(record["dtype"])) if record["dtype"] < len(Dtype) else None
+    dtype = _TABLE_ENTRY if record["layout"] == Layout.TABLE else _ELEMENT_TYPES.get(record["dtype"])
     if dtype is not None and array.dtype != dtype:
         raise ValueError(f"tensor {index}: the array is {array.dtype}, the program needs {dtype}")
-    dims = (record["dim0"], record["dim1"], record["dim2"], record["dim3"])
-    needed = dims[0] * dims[1] * dims[2] * dims[3] * (images if record["per_image"] else 1)
+    dims = [record[f"dim{axis}"] for axis in range(TENSOR_AXES)]
+    strides = [record[f"stride{axis}"] for axis in range(TENSOR_AXES)]
+    needed = _elements(record["layout"], dims, strides)
+    if record["image_stride"]:
+        needed = needed + (images - 1) * record["image_stride"] if images else 0
     if array.size < needed:
         shape = "x".join(str(dim) for dim in dims)
-        many = f" for each of {images} images" if record["per_image"] else ""
+        spaced = f" with strides {', '.join(str(stride) for stride in strides)}" if any(strides) else ""
+        many = f" for each of {images} images" if record["image_stride"] else ""
         raise ValueError(
             f"tensor {index}: the array of shape {array.shape} has {array.size} elements, "
-            f"the program needs {shape}{many}, {needed}"
+            f"the program needs {shape}{spaced}{many}, {needed}"
         )
+
+
+def _elements(layout: int, dims: list[int], strides: list[int]) -> int:
+    """From the first to the last element of a tensor's image."""
+    if layout in (Layout.PACKED, Layout.TABLE):
+        return math.prod(dims)
+    return 1 + sum((dim - 1) * stride for dim, stride in zip(dims, strides, strict=True))
 
 
 def _argument_records(code: bytes) -> list[dict[str, int]]:

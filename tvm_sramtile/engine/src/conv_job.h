@@ -8,14 +8,15 @@ struct sramtile_conv_job {
   const float* input;
   const float* weights;
   const float* bias;  /* NULL: none */
-  const float* start; /* sums to start from, laid out as the output; NULL: zeros */
-  float* output;      /* the output map, or the accumulators where sums remain partial */
+  const float* start; /* the sums to start from, in the order of the outputs; NULL: zeros */
+  float* output;      /* the first output computed; in the accumulators where sums remain partial */
   int clip;
   float clip_low;
   float clip_high;
   int64_t lanes;
   int64_t in_block, in_row, in_rows, in_cols;
-  int64_t out_block, out_row, out_rows, out_cols;
+  int64_t out_block, out_row, out_rows, out_cols; /* out_row and out_step: to the next that is computed */
+  int64_t out_step;
   int64_t bias_block;
   int64_t groups, ipg, opg; /* input and output channels of a group */
   int64_t kernel_rows, kernel_cols;

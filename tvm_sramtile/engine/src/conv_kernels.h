@@ -5,31 +5,25 @@
  *   KERNELS         name of the function that runs a job
  *   MAX_COLS        widest tile: so many columns by two vectors must fit the registers
  *   EACH_WIDTH(X)   X(1) ... X(MAX_COLS)
- *   VECTOR_MAX, VECTOR_MIN   optional, the processor's own
+ *   what vector.h takes      optional
  *   LANES, STRIDE            optional: the only lanes and column stride that it is for; constants make it faster
  *
  * A strip is VL output channels of one channel block. A tile is up to MAX_COLS neighbouring columns of one output row,
  * of one strip or two; its sums stay in registers from the first tap to the epilogue.
  */
 #include "conv_job.h"
+#include "vector.h"
 
-#ifndef LANES
+#if defined(LANES)
+#define START_STEP LANES
+#define GATHERED_STEP LANES
+#else
 #define LANES job->lanes
+#define START_STEP tile->start_step
+#define GATHERED_STEP VL
 #endif
 #ifndef STRIDE
 #define STRIDE job->stride_cols
-#endif
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-#define NEVER_INLINE static __attribute__((noinline))
-
-#if VL == 1
-typedef float vec;
-typedef float sram_vec __attribute__((may_alias));
-#else
-typedef float vec __attribute__((vector_size(VL * 4)));
-typedef int32_t mask __attribute__((vector_size(VL * 4)));
-typedef float sram_vec __attribute__((vector_size(VL * 4), aligned(4), may_alias)); /* as it lies in SRAM */
 #endif
 
 /* Where a tile lies. Arrays have one entry for each of the one or two strips. */
@@ -40,6 +34,8 @@ struct tile {
   int64_t input_lane;                 /* that channel's lane */
   const float* weights[2];
   const float* bias[2];
+  const float* start[2];       /* the sums to start from; NULL: zeros */
+  int64_t start_step;          /* from one column's to the next one's */
   int64_t out[2];              /* the strip's place in an output map */
   int64_t first_lane, end_lane; /* the lanes of a strip that belong to the group */
 };
@@ -50,10 +46,6 @@ static inline int64_t least_multiple(int64_t value, int64_t divisor) {
 }
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-ALWAYS_INLINE vec load(const float* at) { return *(const sram_vec*)at; }
-
-ALWAYS_INLINE void store(float* at, vec value) { *(sram_vec*)at = value; }
 
 /* sums += x * w for `count` input channels and the columns [from, to), which are constants where this is inlined. */
 ALWAYS_INLINE void multiply(vec* sums, const int cols, const int strips, const int from, const int to, const float* x,
@@ -86,35 +78,24 @@ NEVER_INLINE void multiply_some(vec* sums, int cols, int strips, int from, int t
   }
 }
 
-ALWAYS_INLINE void start_sums(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
-                              const struct tile* tile) {
+/* The form matters: with a step that is no constant, the sums would be spilled at each tap. */
+ALWAYS_INLINE void start_sums(vec* sums, const int cols, const int strips, const struct tile* tile) {
   for (int strip = 0; strip < strips; strip++) {
-    const float* const start = job->start == NULL ? NULL : job->start + tile->out[strip] + tile->col * LANES;
+    const float* const start = tile->start[strip];
 #pragma GCC unroll 16
     for (int col = 0; col < cols; col++) {
       const vec zero = {0};
-      sums[strip * cols + col] = start == NULL ? zero : load(start + col * LANES);
+      sums[strip * cols + col] = start == NULL ? zero : load(start + col * START_STEP);
     }
   }
 }
 
-/* Limits that a NaN passes unchanged. */
-ALWAYS_INLINE vec limited(vec sum, vec low, vec high) {
-#if defined(VECTOR_MAX) /* the second operand is the result when one is a NaN */
-  return VECTOR_MIN(high, VECTOR_MAX(low, sum));
-#elif VL == 1
-  const float at_least = sum < low ? low : sum;
-  return at_least > high ? high : at_least;
-#else
-  const mask below = sum < low;
-  const mask at_least = ((mask)low & below) | ((mask)sum & ~below);
-  const mask above = (vec)at_least > high;
-  return (vec)(((mask)high & above) | (at_least & ~above));
-#endif
-}
-
-/* Strips that several groups share are written lane by lane. */
-NEVER_INLINE void write_lanes(float* to, const vec* sums, int cols, int64_t step, int64_t first, int64_t end) {
+/* Strips that several groups share are written lane by lane; the columns of a phase have others between them. */
+NEVER_INLINE void write_spaced(float* to, const vec* sums, int cols, int64_t step, int64_t first, int64_t end) {
+  if (first == 0 && end == VL) {
+    for (int col = 0; col < cols; col++) store(to + col * step, sums[col]);
+    return;
+  }
   for (int col = 0; col < cols; col++) {
     float lanes[VL];
     store(lanes, sums[col]);
@@ -125,7 +106,6 @@ NEVER_INLINE void write_lanes(float* to, const vec* sums, int cols, int64_t step
 /* The epilogue. Each of its steps goes over all sums, so that none has a branch among the registers. */
 ALWAYS_INLINE void write_sums(vec* sums, const int cols, const int strips, const struct sramtile_conv_job* job,
                               const struct tile* tile) {
-  const int64_t lanes = LANES;
   if (job->bias != NULL) {
     const vec first = load(tile->bias[0]);
     const vec second = load(tile->bias[strips - 1]);
@@ -133,25 +113,25 @@ ALWAYS_INLINE void write_sums(vec* sums, const int cols, const int strips, const
     for (int index = 0; index < strips * cols; index++) sums[index] += index < cols ? first : second;
   }
   if (job->clip) {
-    const vec zeros = {0};
-    const vec low = job->clip_low + zeros;
-    const vec high = job->clip_high + zeros;
+    const vec low = filled(job->clip_low);
+    const vec high = filled(job->clip_high);
 #pragma GCC unroll 32
     for (int index = 0; index < strips * cols; index++) sums[index] = limited(sums[index], low, high);
   }
-  float* const to = job->output + tile->out[0] + tile->col * lanes;
-  float* const second_to = job->output + tile->out[strips - 1] + tile->col * lanes;
-  if (tile->first_lane == 0 && tile->end_lane == VL) {
+  float* const to = job->output + tile->out[0] + tile->col * job->out_step;
+  float* const second_to = job->output + tile->out[strips - 1] + tile->col * job->out_step;
+  if (tile->first_lane == 0 && tile->end_lane == VL && job->out_step == LANES) {
 #pragma GCC unroll 32
-    for (int col = 0; col < cols; col++) store(to + col * lanes, sums[col]);
+    for (int col = 0; col < cols; col++) store(to + col * LANES, sums[col]);
 #pragma GCC unroll 32
-    for (int col = 0; col < cols && strips > 1; col++) store(second_to + col * lanes, sums[cols + col]);
+    for (int col = 0; col < cols && strips > 1; col++) store(second_to + col * LANES, sums[cols + col]);
     return;
   }
   vec spilled[2 * MAX_COLS];
 #pragma GCC unroll 32
   for (int index = 0; index < strips * cols; index++) spilled[index] = sums[index];
-  write_lanes(to, spilled, cols, lanes, tile->first_lane, tile->end_lane); /* such a strip has no second */
+  write_spaced(to, spilled, cols, job->out_step, tile->first_lane, tile->end_lane);
+  if (strips > 1) write_spaced(second_to, spilled + cols, cols, job->out_step, 0, VL);
 }
 
 /* Which columns of a tile a tap meets: [from, to), and the input column of the first of them. */
@@ -218,7 +198,7 @@ ALWAYS_INLINE void dense_tile(const struct sramtile_conv_job* job, const struct 
   const int64_t left = tile->col * STRIDE - job->pad_left;
   const struct taps range = taps_of(job, left, cols);
   vec sums[2 * MAX_COLS];
-  start_sums(sums, cols, strips, job, tile);
+  start_sums(sums, cols, strips, tile);
   int64_t lane = tile->input_lane;
   int64_t in_weights = 0; /* input channels done of the current block of weights */
   const float* block = tile->input;
@@ -292,7 +272,7 @@ ALWAYS_INLINE void depthwise_tile(const struct sramtile_conv_job* job, const str
   const struct taps range = taps_of(job, left, cols);
   const float* const block = tile->input + tile->input_lane;
   vec sums[2 * MAX_COLS];
-  start_sums(sums, cols, 1, job, tile);
+  start_sums(sums, cols, 1, tile);
   for (int64_t row = tile->first_tap_row; row < tile->end_tap_row; row++) {
     const int64_t in_row = tile->row * job->stride_rows + row * job->dilation_rows - job->pad_top;
     for (int64_t col = range.first; col < range.end; col++) {
@@ -323,10 +303,25 @@ static tile_function* const DENSE_1_TILES[] = {NULL, EACH_WIDTH(DENSE_1)};
 static tile_function* const DENSE_2_TILES[] = {NULL, EACH_WIDTH(DENSE_2)};
 static tile_function* const DEPTHWISE_TILES[] = {NULL, EACH_WIDTH(DEPTHWISE)};
 
+/* Where the sums of a tile start. Those of a phase are gathered first: kernels that step over others are slower. */
+static void place_start(const struct sramtile_conv_job* job, struct tile* tile, int strips, int64_t width,
+                        float* gathered) {
+  tile->start_step = job->out_step == LANES ? LANES : GATHERED_STEP;
+  for (int strip = 0; strip < strips; strip++) {
+    const float* const start = job->start + tile->out[strip] + tile->col * job->out_step;
+    float* const to = gathered + strip * MAX_COLS * GATHERED_STEP;
+    tile->start[strip] = job->out_step == LANES ? start : to;
+    for (int64_t col = 0; col < width && job->out_step != LANES; col++) {
+      store(to + col * GATHERED_STEP, load(start + col * job->out_step));
+    }
+  }
+}
+
 /* All rows of one strip or two, each cut into tiles of nearly equal width. */
 static void run_strips(const struct sramtile_conv_job* job, struct tile* tile, tile_function* const* functions,
                        int strips) {
   const int64_t tiles = (job->out_cols + MAX_COLS - 1) / MAX_COLS;
+  float gathered[2 * MAX_COLS * GATHERED_STEP];
   int64_t place[2];
   for (int strip = 0; strip < strips; strip++) place[strip] = tile->out[strip];
   for (int64_t row = 0; row < job->out_rows; row++) {
@@ -338,6 +333,7 @@ static void run_strips(const struct sramtile_conv_job* job, struct tile* tile, t
     tile->col = 0;
     for (int64_t left = tiles; left > 0; left--) {
       const int64_t width = (job->out_cols - tile->col + left - 1) / left;
+      if (job->start != NULL) place_start(job, tile, strips, width, gathered);
       functions[width](job, tile);
       tile->col += width;
     }

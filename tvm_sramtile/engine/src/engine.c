@@ -45,45 +45,74 @@ struct call {
   struct sramtile_measured measured;
 };
 
-/* Execute `count` commands; returns where they end. */
-static const uint8_t* execute(struct call* call, const uint8_t* commands, uint32_t count) {
+static int32_t execute_command(struct call* call, const union sramtile_any_command* command,
+                               const struct sramtile_fault* at) {
   const struct sramtile_program* const program = call->program;
+  const struct sramtile_header* const chip = &program->header;
+  int32_t code = SRAMTILE_OK;
+  switch (command->common.opcode) {
+    case SRAMTILE_OP_LOAD:
+      sramtile_load(program, &call->dram, call->sram, &command->load);
+      break;
+    case SRAMTILE_OP_LOAD_WEIGHTS:
+      sramtile_load_weights(program, &call->dram, call->sram, &command->load_weights);
+      break;
+    case SRAMTILE_OP_LOAD_TABLE:
+      sramtile_load_table(program, &call->dram, call->sram, &command->load_table);
+      break;
+    case SRAMTILE_OP_STORE:
+      sramtile_store(program, &call->dram, call->sram, &command->store);
+      break;
+    case SRAMTILE_OP_CONV:
+      sramtile_conv(chip, call->sram, &command->conv);
+      break;
+    case SRAMTILE_OP_POOL:
+      sramtile_pool(chip, call->sram, &command->pool);
+      break;
+    case SRAMTILE_OP_RESIZE:
+      code = sramtile_resize(chip, call->sram, &command->resize, at);
+      break;
+    default:
+      sramtile_eltwise(chip, call->sram, &command->eltwise);
+  }
+  if (code == SRAMTILE_OK) sramtile_measure(program, command, &call->timeline, &call->measured);
+  return code;
+}
+
+/* Execute `count` commands; `commands` is where they start and, on success, where they end. */
+static int32_t execute_part(struct call* call, const uint8_t** commands, const char* part, uint32_t count,
+                            struct sramtile_fault* at) {
+  at->part = part;
   sramtile_part_start(&call->timeline);
   for (uint32_t index = 0; index < count; index++) {
     union sramtile_any_command command;
-    commands += sramtile_fetch(commands, &command);
-    switch (command.common.opcode) {
-      case SRAMTILE_OP_LOAD:
-        sramtile_load(program, &call->dram, call->sram, &command.load);
-        break;
-      case SRAMTILE_OP_LOAD_WEIGHTS:
-        sramtile_load_weights(program, &call->dram, call->sram, &command.load_weights);
-        break;
-      case SRAMTILE_OP_STORE:
-        sramtile_store(program, &call->dram, call->sram, &command.store);
-        break;
-      default:
-        sramtile_conv(&program->header, call->sram, &command.conv);
-    }
-    sramtile_measure(program, &command, &call->timeline, &call->measured);
+    *commands += sramtile_fetch(*commands, &command);
+    at->index = index;
+    at->command = sramtile_opcode_name(command.common.opcode);
+    const int32_t code = execute_command(call, &command, at);
+    if (code != SRAMTILE_OK) return code;
   }
   sramtile_part_end(&call->timeline, &call->measured);
-  return commands;
+  return SRAMTILE_OK;
 }
 
-static void execute_program(struct call* call, int64_t images) {
+static int32_t execute_program(struct call* call, int64_t images, struct sramtile_fault* at) {
   const struct sramtile_header* const header = &call->program->header;
   uint64_t* const values = call->measured.values;
-  const uint8_t* const body = execute(call, call->program->commands, header->prologue_commands);
-  for (int64_t image = 0; image < images && header->body_commands > 0; image++) {
+  const uint8_t* body = call->program->commands;
+  int32_t code = execute_part(call, &body, "prologue command", header->prologue_commands, at);
+  for (int64_t image = 0; image < images && header->body_commands > 0 && code == SRAMTILE_OK; image++) {
+    const uint8_t* commands = body;
     call->dram.image = image;
-    execute(call, body, header->body_commands);
+    code = execute_part(call, &commands, "body command", header->body_commands, at);
   }
+  if (code != SRAMTILE_OK) return code;
   values[SRAMTILE_COUNT_CALLS] = 1;
   values[SRAMTILE_COUNT_IMAGES] = (uint64_t)images;
   for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
     values[SRAMTILE_COUNT_SRAM_PEAK_BYTES] += call->measured.memory_peak_bytes[memory];
   }
+  return SRAMTILE_OK;
 }
 
 /* Every argument that some tensor lies in must be there; without images, those of each image may be missing. */
@@ -93,7 +122,7 @@ static int32_t check_pointers(const struct sramtile_program* program, void* cons
     const struct sramtile_tensor tensor = sramtile_tensor_at(program, index);
     at->part = "tensor";
     at->index = index;
-    if (tensor.place != SRAMTILE_PLACE_ARGUMENT || (tensor.per_image && images == 0)) continue;
+    if (tensor.place != SRAMTILE_PLACE_ARGUMENT || (tensor.image_stride != 0 && images == 0)) continue;
     if (tensors == NULL || tensors[tensor.offset] == NULL) {
       return sramtile_fail(at, SRAMTILE_ERROR_NULL_POINTER, "pointer", 0);
     }
@@ -104,7 +133,7 @@ static int32_t check_pointers(const struct sramtile_program* program, void* cons
 }
 
 static int32_t allocate_and_execute(const struct sramtile_program* program, void* const* tensors, int64_t images,
-                                    struct sramtile_counters* counters, const struct sramtile_fault* at) {
+                                    struct sramtile_counters* counters, struct sramtile_fault* at) {
   const uint64_t sram_bytes = program->memory_start[SRAMTILE_MEMORIES];
   const uint64_t workspace_bytes = program->header.workspace_bytes;
   struct space sram = {0};
@@ -121,8 +150,8 @@ static int32_t allocate_and_execute(const struct sramtile_program* program, void
     call.sram = sram.start;
     call.dram.arguments = tensors;
     call.dram.workspace = workspace.start;
-    execute_program(&call, images);
-    if (counters != NULL) sramtile_merge(counters, &call.measured);
+    code = execute_program(&call, images, at);
+    if (code == SRAMTILE_OK && counters != NULL) sramtile_merge(counters, &call.measured);
   }
   space_free(&workspace, workspace_bytes);
   space_free(&sram, sram_bytes);

@@ -25,8 +25,8 @@
   X(11, CONSTANTS_BYTES, "differs from the bytes that follow the commands")                             \
   X(12, FILLING, "bytes between commands and constants must be 0")                                      \
   X(13, KIND, "there is no such kind")                                                                  \
-  X(14, PER_IMAGE, "must be 0 or 1, and 0 for weights")                                                 \
-  X(15, MAP_BATCH, "must be 1 for a map")                                                               \
+  X(14, PER_IMAGE, "must be 0: only of maps each image can have its own")                               \
+  X(15, EXTRA_DIM, "must be 1: the layout has no such dimension")                                       \
   X(16, TOO_LARGE, "the tensor holds 2^63 bytes or more")                                               \
   X(17, NO_ARGUMENT, "there is no such argument")                                                       \
   X(18, CONSTANT_RANGE, "the tensor lies outside the constants")                                        \
@@ -39,17 +39,23 @@
   X(25, LAYOUT, "the layout of the tensor does not suit the command")                                   \
   X(26, PROLOGUE_IMAGE, "the prologue cannot use a tensor of which each image has its own")             \
   X(27, BOX, "the box ends outside the tensor")                                                         \
-  X(28, PACKED_BOX, "packed weights are loaded from a multiple of lanes, with all taps and inputs")     \
+  X(28, PACKED_BOX, "must be a multiple of lanes for packed weights")                                   \
   X(29, CONSTANT_STORE, "a constant cannot be stored to")                                               \
   X(30, WEIGHTS_STORE, "weights cannot be stored to")                                                   \
   X(31, ROW_BYTES, "differs from round_up(cols, column_align)*lanes*elem_bytes")                        \
   X(32, BLOCK_BYTES, "is less than round_up(rows, lines)*row_bytes")                                    \
   X(33, NOT_IN_MEMORY, "the operand does not lie within one memory")                                    \
-  X(34, INPUT_EXTENT, "in_rows and in_cols must both be positive or both be 0")                         \
+  X(34, STRIDE, "must be 0: the layout has no strides")                                                 \
   X(35, GROUPS, "must divide in_channels and out_channels")                                             \
   X(36, NEEDS_LAST, "BIAS and CLIP are allowed only with LAST")                                         \
-  X(37, CLIP, "clip_low and clip_high must be numbers, and clip_low not above clip_high")               \
-  X(38, OVERLAP, "the operand overlaps another one")
+  X(37, LIMITS, "both limits must be numbers, and the lower not above the upper")                       \
+  X(38, OVERLAP, "the operand overlaps another one")                                                    \
+  X(39, GROUP_BOX, "the output channels must end with a whole group or lie within one")                 \
+  X(40, UNIT, "is larger than the unit kernel")                                                         \
+  X(41, OUTPUTS, "the outputs end outside the output map")                                              \
+  X(42, NEEDS_PARTNER, "the function needs a partner")                                                  \
+  X(43, NO_PARTNER, "the function takes no partner")                                                    \
+  X(44, POSITION, "the position lies outside the input map")
 
 #define SRAMTILE_ERROR_MEMBER_(code, name, text) SRAMTILE_ERROR_##name = code,
 enum { SRAMTILE_OK = 0, SRAMTILE_ERRORS(SRAMTILE_ERROR_MEMBER_) };
@@ -69,7 +75,8 @@ struct sramtile_counters {
  * counters       what the call measured is merged into it if the call succeeds; may be NULL.
  * message        gets the text of an error, cut to message_bytes with its final NUL, or "" on success; may be NULL.
  *
- * Returns SRAMTILE_OK or one of SRAMTILE_ERRORS. Outputs are touched only by a program that passed every check.
+ * Returns SRAMTILE_OK or one of SRAMTILE_ERRORS. Outputs are touched only by a program that passed every check; what
+ * depends on data (POSITION) stops the run where it is met.
  */
 int32_t sramtile_run(const uint8_t* program, uint64_t program_bytes, void* const* tensors, int32_t tensor_count,
                      int64_t images, struct sramtile_counters* counters, char* message, int32_t message_bytes);

@@ -11,6 +11,13 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "programs are little-e
 
 enum { SRAMTILE_ELEM_BYTES = 4, SRAMTILE_MAX_LANES = 1024, SRAMTILE_MAX_OPERANDS = 5 };
 
+/* An entry of a table, as it lies in SRAM. */
+struct sramtile_entry {
+  int32_t position; /* -1: no tap */
+  float weight;
+} __attribute__((may_alias));
+_Static_assert(sizeof(struct sramtile_entry) == 8, "no gaps in sramtile_entry");
+
 /* A program's bytes and where its parts start. Records may lie unaligned: they are copied out, never pointed to. */
 struct sramtile_program {
   struct sramtile_header header;
@@ -26,8 +33,12 @@ union sramtile_any_command {
   struct sramtile_command common;
   struct sramtile_load load; /* STORE has the same fields */
   struct sramtile_load_weights load_weights;
+  struct sramtile_load_table load_table;
   struct sramtile_store store;
   struct sramtile_conv conv;
+  struct sramtile_pool pool;
+  struct sramtile_resize resize;
+  struct sramtile_eltwise eltwise;
 };
 _Static_assert(sizeof(struct sramtile_load) == sizeof(struct sramtile_store), "LOAD and STORE have the same fields");
 
@@ -45,6 +56,8 @@ struct sramtile_operand {
   const char* field; /* the field with its address */
   uint64_t start;
   uint64_t bytes;
+  uint64_t block_bytes; /* of a map; its extents too. Else 0 */
+  uint32_t rows, cols;
 };
 
 /* What a call has measured so far, and the state of its timeline. All values saturate instead of overflowing. */
@@ -96,27 +109,30 @@ int32_t sramtile_fail_real(const struct sramtile_fault* at, int32_t code, const 
 int32_t sramtile_parse(struct sramtile_program* program, const uint8_t* bytes, uint64_t program_bytes,
                        struct sramtile_fault* at);
 struct sramtile_tensor sramtile_tensor_at(const struct sramtile_program* program, uint32_t index);
-uint64_t sramtile_tensor_bytes(const struct sramtile_tensor* tensor); /* of one image */
+uint64_t sramtile_tensor_elems(const struct sramtile_tensor* tensor); /* from the first to the last of an image */
 uint32_t sramtile_opcode_bytes(uint8_t opcode);                       /* 0: there is no such opcode */
 const char* sramtile_opcode_name(uint8_t opcode);
 int32_t sramtile_opcode_queue(uint8_t opcode);
 uint32_t sramtile_fetch(const uint8_t* bytes, union sramtile_any_command* command); /* returns its bytes */
 
-/* validate.c, validate_command.c: every rule of the instruction set, before anything is executed. */
+/* validate.c: every rule of the instruction set, before anything is executed. */
 int32_t sramtile_validate(const struct sramtile_program* program, int32_t tensor_count, int64_t images,
                           struct sramtile_fault* at);
-int32_t sramtile_validate_command(const struct sramtile_program* program, const union sramtile_any_command* command,
-                                  int in_prologue, const struct sramtile_fault* at);
 
-/* operands.c: the SRAM operands of a command, as many as returned; the written ones of CONV come first. */
-int sramtile_operands(const struct sramtile_header* chip, const union sramtile_any_command* command,
+/* operands.c: the SRAM operands of a command, as many as returned; those that a compute command writes come first. */
+int sramtile_operands(const struct sramtile_program* program, const union sramtile_any_command* command,
                       struct sramtile_operand* operands);
+int sramtile_has_products(const struct sramtile_conv* conv); /* else a CONV uses no input and no weights */
 
-/* dma.c */
+/* dma.c, dma_weights.c */
+uint8_t* sramtile_tensor_start(const struct sramtile_program* program, const struct sramtile_dram* dram,
+                               const struct sramtile_tensor* tensor); /* its first byte, of the current image */
 void sramtile_load(const struct sramtile_program* program, const struct sramtile_dram* dram, uint8_t* sram,
                    const struct sramtile_load* command);
 void sramtile_load_weights(const struct sramtile_program* program, const struct sramtile_dram* dram, uint8_t* sram,
                            const struct sramtile_load_weights* command);
+void sramtile_load_table(const struct sramtile_program* program, const struct sramtile_dram* dram, uint8_t* sram,
+                         const struct sramtile_load_table* command);
 void sramtile_store(const struct sramtile_program* program, const struct sramtile_dram* dram, const uint8_t* sram,
                     const struct sramtile_store* command);
 
@@ -126,8 +142,12 @@ void sramtile_blocked_from_planes(float* blocked, const void* planes, int64_t pl
 void sramtile_planes_from_blocked(void* planes, const float* blocked, int64_t plane, int64_t length, int64_t channels,
                                   int64_t lanes);
 
-/* conv.c; it gets the SRAM and no DRAM. */
+/* conv.c, maps.c; they get the SRAM and no DRAM. A RESIZE may fail. */
 void sramtile_conv(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_conv* command);
+void sramtile_pool(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_pool* command);
+int32_t sramtile_resize(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_resize* command,
+                        const struct sramtile_fault* at);
+void sramtile_eltwise(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_eltwise* command);
 
 /* measure.c */
 int32_t sramtile_timeline_new(struct sramtile_timeline* timeline, const struct sramtile_header* header,

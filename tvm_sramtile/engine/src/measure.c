@@ -61,17 +61,19 @@ static uint64_t measure_dma(const struct sramtile_program* program, const union 
       [SRAMTILE_TRAFFIC_OUTPUTS] = SRAMTILE_COUNT_OUTPUT_BYTES,
       [SRAMTILE_TRAFFIC_PARTIAL_SUMS] = SRAMTILE_COUNT_PARTIAL_SUM_BYTES,
   };
+  const struct sramtile_tensor tensor = sramtile_tensor_at(program, command->load.tensor);
   uint64_t elems;
   if (command->common.opcode == SRAMTILE_OP_LOAD_WEIGHTS) {
     const struct sramtile_load_weights* const load = &command->load_weights;
     elems = (uint64_t)load->kernel_rows * load->kernel_cols;
     elems = sramtile_mul(sramtile_mul(elems, load->in_channels), load->out_channels);
+  } else if (command->common.opcode == SRAMTILE_OP_LOAD_TABLE) {
+    elems = (uint64_t)command->load_table.count * tensor.dim1 * sizeof(struct sramtile_entry) / SRAMTILE_ELEM_BYTES;
   } else {
     const struct sramtile_load* const map = &command->load;
     elems = sramtile_mul((uint64_t)map->rows * map->cols, map->channels);
   }
-  const uint64_t bytes = elems * SRAMTILE_ELEM_BYTES; /* a box within a tensor of less than 2^63 bytes */
-  const struct sramtile_tensor tensor = sramtile_tensor_at(program, command->load.tensor);
+  const uint64_t bytes = elems * SRAMTILE_ELEM_BYTES; /* all of them lie in SRAM, so they are few */
   add(measured, COUNTER_OF_TRAFFIC[tensor.traffic], bytes);
   return program->header.dma_setup_cycles + sramtile_ceil_div(bytes, program->header.dma_bytes_per_cycle);
 }
@@ -82,18 +84,48 @@ static uint64_t measure_conv(const struct sramtile_header* chip, const struct sr
   const uint64_t ipg = conv->in_channels / conv->groups;
   const uint64_t opg = conv->out_channels / conv->groups;
   const uint64_t taps = (uint64_t)conv->kernel_rows * conv->kernel_cols;
-  const uint64_t positions = sramtile_mul((uint64_t)conv->out_rows * conv->out_cols, taps);
-  add(measured, SRAMTILE_COUNT_MACS, sramtile_mul(positions, sramtile_mul(ipg, conv->out_channels)));
+  const uint64_t positions = (uint64_t)conv->out_rows * conv->out_cols;
+  const uint64_t products = sramtile_mul(sramtile_mul(positions, taps), sramtile_mul(ipg, conv->out_channels));
+  add(measured, SRAMTILE_COUNT_MACS, products);
   const uint64_t array = sramtile_mul(sramtile_ceil_div(ipg, chip->mac_in), sramtile_ceil_div(opg, chip->mac_out));
   const uint64_t by_group = sramtile_mul(conv->groups, array);
   const uint64_t by_output = sramtile_mul(ipg, sramtile_ceil_div(conv->out_channels, chip->mac_out));
-  return sramtile_mul(positions, by_group < by_output ? by_group : by_output);
+  const uint64_t turns = sramtile_mul(positions, by_group < by_output ? by_group : by_output);
+  return sramtile_mul(turns, (uint64_t)conv->unit_rows * conv->unit_cols);
+}
+
+/* The cycles of a compute command; a convolution's MACs are counted. */
+static uint64_t measure_compute(const struct sramtile_header* chip, const union sramtile_any_command* command,
+                                struct sramtile_measured* measured) {
+  const struct sramtile_pool* const pool = &command->pool;
+  const struct sramtile_resize* const resize = &command->resize;
+  const struct sramtile_eltwise* const eltwise = &command->eltwise;
+  uint64_t positions, taps = 1;
+  uint32_t channels;
+  switch (command->common.opcode) {
+    case SRAMTILE_OP_CONV:
+      return measure_conv(chip, &command->conv, measured);
+    case SRAMTILE_OP_POOL:
+      positions = (uint64_t)pool->out_rows * pool->out_cols;
+      taps = (uint64_t)pool->kernel_rows * pool->kernel_cols;
+      channels = pool->channels;
+      break;
+    case SRAMTILE_OP_RESIZE:
+      positions = (uint64_t)resize->out_rows * resize->out_cols;
+      taps = (uint64_t)resize->row_taps * resize->col_taps;
+      channels = resize->channels;
+      break;
+    default:
+      positions = (uint64_t)eltwise->rows * eltwise->cols;
+      channels = eltwise->channels;
+  }
+  return sramtile_mul(sramtile_mul(positions, taps), sramtile_ceil_div(channels, chip->mac_out));
 }
 
 static void measure_peak(const struct sramtile_program* program, const union sramtile_any_command* command,
                          struct sramtile_measured* measured) {
   struct sramtile_operand operands[SRAMTILE_MAX_OPERANDS];
-  const int count = sramtile_operands(&program->header, command, operands);
+  const int count = sramtile_operands(program, command, operands);
   for (int index = 0; index < count; index++) {
     uint32_t memory = 0;
     while (operands[index].start >= program->memory_start[memory + 1]) memory++;
@@ -105,9 +137,8 @@ static void measure_peak(const struct sramtile_program* program, const union sra
 void sramtile_measure(const struct sramtile_program* program, const union sramtile_any_command* command,
                       struct sramtile_timeline* timeline, struct sramtile_measured* measured) {
   const int queue = sramtile_opcode_queue(command->common.opcode);
-  const uint64_t cycles = command->common.opcode == SRAMTILE_OP_CONV
-                              ? measure_conv(&program->header, &command->conv, measured)
-                              : measure_dma(program, command, measured);
+  const uint64_t cycles = queue == SRAMTILE_QUEUE_COMPUTE ? measure_compute(&program->header, command, measured)
+                                                          : measure_dma(program, command, measured);
   schedule(timeline, &command->common, queue, cycles);
   add(measured, SRAMTILE_COUNT_LOAD_BUSY_CYCLES + queue, cycles);
   add(measured, SRAMTILE_COUNT_LOAD_COMMANDS + queue, 1);

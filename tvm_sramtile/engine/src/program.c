@@ -15,6 +15,10 @@ static const struct opcode* opcode_of(uint8_t code) {
       [SRAMTILE_OP_LOAD_WEIGHTS] = {"LOAD_WEIGHTS", sizeof(struct sramtile_load_weights), SRAMTILE_QUEUE_LOAD},
       [SRAMTILE_OP_STORE] = {"STORE", sizeof(struct sramtile_store), SRAMTILE_QUEUE_STORE},
       [SRAMTILE_OP_CONV] = {"CONV", sizeof(struct sramtile_conv), SRAMTILE_QUEUE_COMPUTE},
+      [SRAMTILE_OP_LOAD_TABLE] = {"LOAD_TABLE", sizeof(struct sramtile_load_table), SRAMTILE_QUEUE_LOAD},
+      [SRAMTILE_OP_POOL] = {"POOL", sizeof(struct sramtile_pool), SRAMTILE_QUEUE_COMPUTE},
+      [SRAMTILE_OP_RESIZE] = {"RESIZE", sizeof(struct sramtile_resize), SRAMTILE_QUEUE_COMPUTE},
+      [SRAMTILE_OP_ELTWISE] = {"ELTWISE", sizeof(struct sramtile_eltwise), SRAMTILE_QUEUE_COMPUTE},
   };
   static const struct opcode NONE = {NULL, 0, 0};
   return code < sizeof OPCODES / sizeof *OPCODES && OPCODES[code].name != NULL ? &OPCODES[code] : &NONE;
@@ -38,10 +42,18 @@ struct sramtile_tensor sramtile_tensor_at(const struct sramtile_program* program
   return tensor;
 }
 
-uint64_t sramtile_tensor_bytes(const struct sramtile_tensor* tensor) {
-  const uint64_t plane = sramtile_mul(tensor->dim2, tensor->dim3);
-  const uint64_t maps = sramtile_mul(tensor->dim0, tensor->dim1);
-  return sramtile_mul(sramtile_mul(maps, plane), SRAMTILE_ELEM_BYTES);
+uint64_t sramtile_tensor_elems(const struct sramtile_tensor* tensor) {
+  const uint64_t dims[] = {tensor->dim0, tensor->dim1, tensor->dim2, tensor->dim3, tensor->dim4};
+  const uint64_t strides[] = {tensor->stride0, tensor->stride1, tensor->stride2, tensor->stride3, tensor->stride4};
+  uint64_t elems = 1;
+  if (tensor->layout == SRAMTILE_LAYOUT_TABLE) {
+    return sramtile_mul(dims[0] * dims[1], sizeof(struct sramtile_entry) / SRAMTILE_ELEM_BYTES);
+  }
+  for (uint32_t axis = 0; axis < SRAMTILE_TENSOR_AXES; axis++) {
+    const int packed = tensor->layout == SRAMTILE_LAYOUT_PACKED;
+    elems = packed ? sramtile_mul(elems, dims[axis]) : sramtile_add(elems, (dims[axis] - 1) * strides[axis]);
+  }
+  return elems;
 }
 
 static int32_t parse_header(struct sramtile_program* program, const uint8_t* bytes, uint64_t program_bytes,

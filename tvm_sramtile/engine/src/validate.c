@@ -1,10 +1,6 @@
-/* The rules of the header, the tensors and the queues' dependencies. A program that passes cannot go wrong. */
-#include "machine.h"
-
-#define POSITIVE(record, field)                                                              \
-  do {                                                                                       \
-    if ((record)->field == 0) return sramtile_fail(at, SRAMTILE_ERROR_NOT_POSITIVE, #field, 0); \
-  } while (0)
+/* The rules of the header, the tensors and the queues' dependencies. A program that passes goes wrong only where a
+ * RESIZE finds a position that is outside its map. */
+#include "rules.h"
 
 static int32_t check_call(const struct sramtile_program* program, int32_t tensor_count, int64_t images,
                           struct sramtile_fault* at) {
@@ -36,26 +32,50 @@ static int32_t check_kinds(const struct sramtile_tensor* tensor, const struct sr
   }
   if (tensor->dtype >= SRAMTILE_DTYPE_COUNT) return sramtile_fail(at, SRAMTILE_ERROR_KIND, "dtype", tensor->dtype);
   if (tensor->layout >= SRAMTILE_LAYOUT_COUNT) return sramtile_fail(at, SRAMTILE_ERROR_KIND, "layout", tensor->layout);
-  if (tensor->per_image > 1 || (tensor->per_image == 1 && tensor->layout != SRAMTILE_LAYOUT_NCHW)) {
-    return sramtile_fail(at, SRAMTILE_ERROR_PER_IMAGE, "per_image", tensor->per_image);
+  return SRAMTILE_OK;
+}
+
+/* The dimensions that a layout has are its first; only maps and weights have strides, only maps one for images. */
+static int32_t check_axes(const struct sramtile_tensor* tensor, const struct sramtile_fault* at) {
+  static const char* const DIMS[] = {"dim0", "dim1", "dim2", "dim3", "dim4"};
+  static const char* const STRIDES[] = {"stride0", "stride1", "stride2", "stride3", "stride4"};
+  static const uint32_t AXES[SRAMTILE_LAYOUT_COUNT] = {
+      [SRAMTILE_LAYOUT_MAP] = 3,
+      [SRAMTILE_LAYOUT_WEIGHTS] = 5,
+      [SRAMTILE_LAYOUT_PACKED] = 5,
+      [SRAMTILE_LAYOUT_TABLE] = 2,
+  };
+  const uint32_t dims[] = {tensor->dim0, tensor->dim1, tensor->dim2, tensor->dim3, tensor->dim4};
+  const uint32_t strides[] = {tensor->stride0, tensor->stride1, tensor->stride2, tensor->stride3, tensor->stride4};
+  const int strided = tensor->layout == SRAMTILE_LAYOUT_MAP || tensor->layout == SRAMTILE_LAYOUT_WEIGHTS;
+  for (uint32_t axis = 0; axis < SRAMTILE_TENSOR_AXES; axis++) {
+    if (dims[axis] == 0) return sramtile_fail(at, SRAMTILE_ERROR_NOT_POSITIVE, DIMS[axis], 0);
+    if (axis >= AXES[tensor->layout] && dims[axis] != 1) {
+      return sramtile_fail(at, SRAMTILE_ERROR_EXTRA_DIM, DIMS[axis], dims[axis]);
+    }
+    if (!strided && strides[axis] != 0) return sramtile_fail(at, SRAMTILE_ERROR_STRIDE, STRIDES[axis], strides[axis]);
+  }
+  if (tensor->layout != SRAMTILE_LAYOUT_MAP && tensor->image_stride != 0) {
+    return sramtile_fail(at, SRAMTILE_ERROR_PER_IMAGE, "image_stride", tensor->image_stride);
   }
   return SRAMTILE_OK;
 }
 
+/* The bytes from a tensor's first element to its last one of all images, of which there may be none. */
+static uint64_t all_bytes(const struct sramtile_tensor* tensor, uint64_t images) {
+  if (tensor->image_stride != 0 && images == 0) return 0;
+  const uint64_t past = tensor->image_stride == 0 ? 0 : sramtile_mul(images - 1, tensor->image_stride);
+  return sramtile_mul(sramtile_add(past, sramtile_tensor_elems(tensor)), SRAMTILE_ELEM_BYTES);
+}
+
 static int32_t check_tensor(const struct sramtile_program* program, const struct sramtile_tensor* tensor,
                             int64_t images, const struct sramtile_fault* at) {
-  const int32_t code = check_kinds(tensor, at);
+  int32_t code = check_kinds(tensor, at);
+  if (code == SRAMTILE_OK) code = check_axes(tensor, at);
   if (code != SRAMTILE_OK) return code;
-  POSITIVE(tensor, dim0);
-  POSITIVE(tensor, dim1);
-  POSITIVE(tensor, dim2);
-  POSITIVE(tensor, dim3);
-  if (tensor->layout == SRAMTILE_LAYOUT_NCHW && tensor->dim0 != 1) {
-    return sramtile_fail(at, SRAMTILE_ERROR_MAP_BATCH, "dim0", tensor->dim0);
-  }
-  const uint64_t bytes = sramtile_mul(sramtile_tensor_bytes(tensor), tensor->per_image ? (uint64_t)images : 1);
-  if (bytes > INT64_MAX || sramtile_tensor_bytes(tensor) > INT64_MAX) {
-    return sramtile_fail(at, SRAMTILE_ERROR_TOO_LARGE, "dim1", tensor->dim1);
+  const uint64_t bytes = all_bytes(tensor, (uint64_t)images);
+  if (bytes > INT64_MAX || sramtile_mul(sramtile_tensor_elems(tensor), SRAMTILE_ELEM_BYTES) > INT64_MAX) {
+    return sramtile_fail(at, SRAMTILE_ERROR_TOO_LARGE, "dim0", tensor->dim0);
   }
   if (tensor->place == SRAMTILE_PLACE_ARGUMENT) {
     if (tensor->offset < program->header.argument_count) return SRAMTILE_OK;
@@ -82,6 +102,19 @@ static int32_t check_tensors(const struct sramtile_program* program, int64_t ima
     if (code != SRAMTILE_OK) return code;
   }
   return SRAMTILE_OK;
+}
+
+static int32_t check_command(const struct sramtile_program* program, const union sramtile_any_command* command,
+                             int in_prologue, const struct sramtile_fault* at) {
+  const int compute = sramtile_opcode_queue(command->common.opcode) == SRAMTILE_QUEUE_COMPUTE;
+  if (command->common.opcode != SRAMTILE_OP_CONV && command->common.flags != 0) {
+    return sramtile_fail(at, SRAMTILE_ERROR_FLAGS, "flags", command->common.flags);
+  }
+  int32_t code = compute ? sramtile_check_compute(program, command, at)
+                         : sramtile_check_dma(program, command, in_prologue, at);
+  if (code == SRAMTILE_OK) code = sramtile_check_operands(program, command, at);
+  if (code == SRAMTILE_OK && compute) code = sramtile_check_overlap(program, command, at);
+  return code;
 }
 
 /* What a command waits for must come before it, or the queues would wait for each other forever. */
@@ -114,7 +147,7 @@ static int32_t check_part(const struct sramtile_program* program, const uint8_t*
     }
     code = check_waits(&command.common, issued, at);
     if (code != SRAMTILE_OK) return code;
-    code = sramtile_validate_command(program, &command, in_prologue, at);
+    code = check_command(program, &command, in_prologue, at);
     if (code != SRAMTILE_OK) return code;
     issued[sramtile_opcode_queue(command.common.opcode)]++;
   }
