@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tvm_sramtile.compile import Compiled
 from tvm_sramtile.errors import SramtileError
+from tvm_sramtile.plan import Chunk, StepPlan
 from tvm_sramtile.report import NetworkReport
 from tvm_sramtile.report.model import describe
 from tvm_sramtile.report.text import console, render
@@ -85,17 +86,21 @@ def _steps_json(compiled: Compiled) -> list[dict[str, Any]]:
             "direction": plan.direction,
             "tested_map": plan.tested_map,
             "reason": plan.reason,
-            "chunks": len(plan.chunks),
-            "marks": [
-                {
-                    "out_rows": [chunk.out_rows.start, chunk.out_rows.stop],
-                    "in_rows": [chunk.in_rows.start, chunk.in_rows.stop],
-                }
-                for chunk in plan.chunks
-            ],
+            "chunks": plan.chunk_count,
+            "marks": [_mark_json(chunk, plan) for chunk in plan.chunks],
         }
         for step, plan in zip(compiled.region.steps, compiled.plan.steps, strict=True)
     ]
+
+
+def _mark_json(chunk: Chunk, plan: StepPlan) -> dict[str, list[int]]:
+    """Where a chunk starts and ends: its rows, and its columns and channels where these are cut."""
+    marks = {"out_rows": chunk.row.out, "in_rows": chunk.row.read}
+    if len(plan.cols) > 1:
+        marks |= {"out_cols": chunk.col.out, "in_cols": chunk.col.read}
+    if len(plan.channels) > 1:
+        marks["channels"] = chunk.channels
+    return {name: [mark.start, mark.stop] for name, mark in marks.items()}
 
 
 def plan_json(compiled: Compiled) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, get_args
 
 import numpy as np
@@ -153,6 +154,21 @@ class Step:
     def inputs(self) -> tuple[Tensor, ...]:
         """The tensors that the step reads."""
         return tuple(tensor for tensor, _ in self.uses)
+
+    def with_inputs(self, change: Callable[[Tensor], Tensor]) -> Step:
+        """The step with each tensor that it reads replaced by what ``change`` makes of it."""
+
+        def changed(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else change(tensor)
+
+        return replace(
+            self,
+            data=change(self.data),
+            weight=changed(self.weight),
+            bias=changed(self.bias),
+            other=changed(self.other),
+            activations=tuple(replace(each, vector=changed(each.vector)) for each in self.activations),
+        )
 
 
 @dataclass(frozen=True, slots=True)

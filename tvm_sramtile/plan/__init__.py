@@ -2,7 +2,7 @@
 
 from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity, Term, Tile
 from tvm_sramtile.plan.cut import DIRECTIONS, Cut, Direction
-from tvm_sramtile.plan.plan import Buffer, KernelPass, Plan, Span, StepPlan, Traffic
+from tvm_sramtile.plan.plan import Buffer, Chunk, KernelPass, Plan, Span, StepPlan, Traffic
 from tvm_sramtile.plan.planner import cut_step, plan_region
 from tvm_sramtile.plan.verdict import Verdict, judge
 
@@ -11,6 +11,7 @@ __all__ = [
     "Buffer",
     "Capacity",
     "Charge",
+    "Chunk",
     "Cut",
     "Direction",
     "KernelPass",

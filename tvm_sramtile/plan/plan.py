@@ -28,6 +28,15 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a step's output: its channels, and its rows and columns with what they read."""
+
+    channels: Range
+    row: Span
+    col: Span
+
+
+@dataclass(frozen=True, slots=True)
 class KernelPass:
     """The taps that one convolution command computes of each chunk.
 
@@ -125,23 +134,44 @@ class StepPlan:
     traffic: Traffic
 
     @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The chunks in the order of execution."""
+        return tuple(Chunk(part, row, col) for part in self.channels for row in self.rows for col in self.cols)
+
+    @property
     def chunk_count(self) -> int:
         """Chunks of the output."""
         return len(self.channels) * len(self.rows) * len(self.cols)
 
     @property
+    def has_sub_kernels(self) -> bool:
+        """Whether several units compute the taps of one phase."""
+        return len(self.passes) > len({(one.row_phase, one.col_phase) for one in self.passes})
+
+    @property
     def is_split(self) -> bool:
-        """Whether there is more than one chunk."""
-        return self.chunk_count > 1 or len(self.in_channels) > 1
+        """Whether there is more than one chunk, or a chunk is the sum of several parts."""
+        return self.chunk_count > 1 or len(self.in_channels) > 1 or self.has_sub_kernels
 
     @property
     def reason(self) -> str:
         """Why the step was cut, or that it was not, with the numbers."""
-        if not self.is_split:
-            return f"{self.tested_map} map {self.footprint_bytes:,} B fits {self.space_bytes:,} B"
-        if self.footprint_bytes > self.space_bytes:
-            return f"{self.tested_map} map {self.footprint_bytes:,} B > {self.space_bytes:,} B left for it"
-        return f"{self.tested_map} map {self.footprint_bytes:,} B fits, but not what lies beside it"
+        tested = f"{self.tested_map} map {self.footprint_bytes:,} B"
+        sums = [
+            f"; {what} in {count} parts"
+            for what, count, in_parts in (
+                ("input channels", len(self.in_channels), len(self.in_channels) > 1),
+                ("kernel", len(self.passes), self.has_sub_kernels),
+            )
+            if in_parts
+        ]
+        if self.chunk_count == 1 and len(self.in_channels) == 1:
+            why = f"fits {self.space_bytes:,} B"
+        elif self.footprint_bytes > self.space_bytes:
+            why = f"> {self.space_bytes:,} B left for it"
+        else:
+            why = "fits, but not what lies beside it"
+        return f"{tested} {why}{''.join(sums)}"
 
     def used_bytes(self, memory: str) -> int:
         """Bytes that the buffers take in one memory."""

@@ -46,7 +46,7 @@ def cut_step(
 
 
 def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool) -> StepPlan:
-    verdict = judge(step, spec)
+    verdict = judge(step)
     if not verdict.ok:
         raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
     capacity = SpecCapacity(spec)

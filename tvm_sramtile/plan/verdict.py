@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Pool2d
-from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Step
 
 _DTYPES = ("float32",)
@@ -19,8 +18,8 @@ class Verdict:
     reason: str = ""
 
 
-def judge(step: Step, spec: AcceleratorSpec) -> Verdict:
-    """Whether ``spec`` has the units for ``step``: dtypes and extents."""
+def judge(step: Step) -> Verdict:
+    """Whether the accelerator has the units for ``step``: dtypes and extents."""
     op = step.op
     for tensor in (*step.inputs, step.output):
         if tensor.dtype not in _DTYPES:

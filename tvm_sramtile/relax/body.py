@@ -1,89 +1,91 @@
-"""A region's body read back, and compared with its plan: what TVM would run is what the accelerator is told to do."""
+"""A region's body compared with its plan: what TVM would run is what the accelerator is told to do.
+
+The body that the attributes ask for is emitted once more, and the two are compared value by value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import tvm_ffi
+from numpy.typing import NDArray
 from tvm import relax
 
-from tvm_sramtile.attributes import RegionAttributes, check_body
+from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.errors import CheckFailed
-from tvm_sramtile.geometry import Conv2d
-from tvm_sramtile.ints import Range
-from tvm_sramtile.ir import Clip, Step, Tensor, digest_of
-from tvm_sramtile.plan import Chunk, StepPlan
-from tvm_sramtile.relax.access import constant_value, is_constant, op_name, static_shape
-from tvm_sramtile.relax.emit import COL_AXIS, ROW_AXIS
-from tvm_sramtile.relax.read import bias_of, clip_of, conv2d_of
+from tvm_sramtile.ir import digest_of
+from tvm_sramtile.relax.access import constant_value, is_constant, op_name
+from tvm_sramtile.relax.emit import body_is_chunked, region_function
+from tvm_sramtile.relax.regions import literals_in
 from tvm_sramtile.relax.walk import blocks_of, identity
 
+Array = NDArray[np.generic]
 _LOWERED = ("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")
 
 
 def check_region(name: str, attributes: RegionAttributes, function: relax.Function) -> None:
-    """Compare the body of a region with its plan.
+    """Compare the body of a region with its plan: it is the operators whole, or the plan's chunks.
 
-    Passes that run on a whole module between partitioning and codegen (``LegalizeOps``, ``FoldConstant``, the zero
-    pipeline) rewrite the bodies of regions too: operators become ``call_tir``. Such a body has no operators left to
-    read, and is accepted: codegen compiles from the attributes, which no pass changes.
+    Passes that run on a whole module between partitioning and codegen rewrite the bodies of regions too. Where
+    operators became ``call_tir`` (``LegalizeOps``, the zero pipeline) there is nothing left to read, and the body is
+    accepted: codegen compiles from the attributes, which no pass changes. Values that are shared, renamed or folded
+    are followed.
 
     Raises:
         CheckFailed: the body computes something else than the plan says.
     """
-    reader = _Reader.of(name, attributes, function)
-    if any(op_name(value) in _LOWERED for value in reader.values.values()):
+    inputs = attributes.region.inputs
+    if len(function.params) != len(inputs):
+        raise CheckFailed(f"function {name}: it has {len(function.params)} parameters, its region {len(inputs)}")
+    values = _values(function)
+    if any(op_name(value) in _LOWERED for value in values.values()):
         return
-    if len(attributes.region.steps) != 1:
-        raise CheckFailed(
-            f"function {name}: its region has {len(attributes.region.steps)} steps, its body can have one"
-        )
-    step, plan = attributes.region.steps[0], attributes.plan.steps[0]
-    result = reader.value(function.body.body)
-    if op_name(result) == "relax.concat":
-        check_body(name, plan, list(reader.chunks(result, step, plan)))
-    else:
-        reader.check_whole(result, step)
+    literals = literals_in(function)
+    for constant in attributes.region.constants:
+        if str(constant.digest) not in literals:
+            raise CheckFailed(f"function {name}: it does not carry its constant {constant.name} {constant.shape}")
+    chunked = body_is_chunked(attributes)
+    difference = _difference(function, region_function(attributes, literals, chunked=chunked, codegen=True))
+    if difference is None:
+        return
+    # The limit of chunks to unroll is no part of what is computed: the other body is right as well.
+    other = region_function(attributes, literals, chunked=not chunked, codegen=True)
+    if _difference(function, other) is not None:
+        raise CheckFailed(f"function {name}: {difference}")
+
+
+def _values(function: relax.Function) -> Mapping[int, Any]:
+    """What variables are bound to."""
+    return {
+        identity(binding.var): binding.value
+        for block in blocks_of(function.body)
+        for binding in block.bindings
+        if isinstance(binding, relax.VarBinding)
+    }
+
+
+def _difference(found: relax.Function, wanted: relax.Function) -> str | None:
+    """The first difference between two functions of as many parameters; ``None`` where they compute the same."""
+    for ours, theirs in zip(found.params, wanted.params, strict=True):
+        if not tvm_ffi.structural_equal(ours.ty, theirs.ty):
+            return f"parameter {theirs.name} is {ours.ty}, in its region {theirs.ty}"
+    comparison = _Comparison(_Side.of(found), _Side.of(wanted))
+    return comparison.run(found.body.body, wanted.body.body)
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """An operator with its epilogue, as it stands in a body."""
+class _Side:
+    """One of two functions: its variables' values, and the positions of its parameters."""
 
-    core: Any
-    bias: Any
-    clip: Clip | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Follows the values of one function.
-
-    Attributes:
-        values: what variables are bound to.
-        tensors: the region's tensors that are parameters.
-        digests: those of the literals seen so far.
-    """
-
-    name: str
     values: Mapping[int, Any]
-    tensors: Mapping[int, Tensor]
-    digests: dict[int, str] = field(default_factory=dict)
+    params: Mapping[int, int]
 
     @staticmethod
-    def of(name: str, attributes: RegionAttributes, function: relax.Function) -> _Reader:
-        inputs = attributes.region.inputs
-        if len(function.params) != len(inputs):
-            raise CheckFailed(f"function {name}: it has {len(function.params)} parameters, its region {len(inputs)}")
-        values = {
-            identity(binding.var): binding.value
-            for block in blocks_of(function.body)
-            for binding in block.bindings
-            if isinstance(binding, relax.VarBinding)
-        }
-        params = {identity(param): tensor for param, tensor in zip(function.params, inputs, strict=True)}
-        return _Reader(name, values, params)
+    def of(function: relax.Function) -> _Side:
+        return _Side(_values(function), {identity(param): at for at, param in enumerate(function.params)})
 
     def value(self, expr: Any) -> Any:
         """What a variable stands for; a parameter or an expression stands for itself."""
@@ -91,122 +93,106 @@ class _Reader:
             expr = self.values[identity(expr)]
         return expr
 
-    def check_whole(self, result: Any, step: Step) -> None:
-        """The body is the step itself."""
-        piece = self._piece(result, step)
-        op = self._conv2d(piece.core)
-        if op != step.op:
-            self._fail("the operator", op, step.op)
-        self._check_operands(piece, piece.core.args[0], piece.core.args[1], step)
-
-    def chunks(self, joined: Any, step: Step, plan: StepPlan) -> Iterator[Chunk]:
-        """The chunks of the body, their rows as they are joined."""
-        if int(joined.attrs.axis) != ROW_AXIS:
-            self._fail("the axis of the concatenation", int(joined.attrs.axis), ROW_AXIS)
-        start = 0
-        for part in self.value(joined.args[0]).fields:
-            piece = self._piece(self.value(part), step)
-            shape = static_shape(piece.core) or (0, 0, 0, 0)
-            rows = Range(start, start + shape[2])
-            start = rows.stop
-            yield (
-                self._padding_chunk(piece, rows, step, plan)
-                if self.is_padding(piece.core)
-                else self._chunk(piece, rows, step, plan)
-            )
-
-    def is_padding(self, core: Any) -> bool:
-        """Whether this stands for a chunk that lies wholly in padding."""
-        return op_name(core) == "relax.zeros"
-
-    def _padding_chunk(self, piece: _Piece, rows: Range, step: Step, plan: StepPlan) -> Chunk:
-        self._check_operands(piece, None, None, step)
-        if not len(plan.in_cols):  # rows are read in name only
-            window = step.op.row_window(rows)
-            return Chunk(rows, window.read, window.pad_before, window.pad_after)
-        op = step.op
-        pad = (len(rows) - 1) * op.strides[0] + op.dilation[0] * (op.kernel[0] - 1) + 1
-        return Chunk(rows, Range(0, 0), pad, 0)
-
-    def _chunk(self, piece: _Piece, rows: Range, step: Step, plan: StepPlan) -> Chunk:
-        found = self._conv2d(piece.core)
-        data, in_rows, in_cols = self._slice(piece.core.args[0], step.op)
-        self._check_operands(piece, data, piece.core.args[1], step)
-        top, left, bottom, right = found.padding
-        expected_right = step.op.col_window(Range(0, step.op.out_cols)).pad_after
-        if (in_cols, left, right) != (plan.in_cols, plan.pad_left, expected_right):
-            self._fail("columns and their pads", (in_cols, left, right), (plan.in_cols, plan.pad_left, expected_right))
-        alike = replace(found, in_rows=step.op.in_rows, in_cols=step.op.in_cols, padding=step.op.padding)
-        if alike != step.op:
-            self._fail("the operator of a chunk", alike, step.op)
-        return Chunk(rows, in_rows, top, bottom)
-
-    def _slice(self, expr: Any, op: Conv2d) -> tuple[Any, Range, Range]:
-        """The tensor that is sliced, and its rows and columns."""
-        parts = {ROW_AXIS: Range(0, op.in_rows), COL_AXIS: Range(0, op.in_cols)}
+    def literal(self, expr: Any) -> Array | None:
+        """The value of what is computed from one literal by mere changes of shape; else ``None``."""
         value = self.value(expr)
-        if op_name(value) != "relax.strided_slice":
-            return expr, parts[ROW_AXIS], parts[COL_AXIS]
-        data, *bounds = value.args
-        axes, begin, end, *strides = ([int(getattr(v, "value", v)) for v in bound.fields] for bound in bounds)
-        if strides and set(strides[0]) != {1}:
-            self._fail("the step of a slice", strides[0], 1)
-        for axis, first, stop in zip(axes, begin, end, strict=True):
-            if axis not in parts or not 0 <= first <= stop <= len(parts[axis]):
-                self._fail("a slice", (axis, first, stop), "rows and columns of the map")
-            parts[axis] = Range(first, stop)
-        return data, parts[ROW_AXIS], parts[COL_AXIS]
+        if is_constant(value):
+            return constant_value(value)
+        fold = _FOLDS.get(op_name(value))
+        data = None if fold is None else self.literal(value.args[0])
+        return None if fold is None or data is None else fold(data, value)
 
-    def _piece(self, value: Any, step: Step) -> _Piece:
-        """Peel limits and bias off, outermost first."""
-        clip: Clip | None = None
-        while (inner := self._limited(value)) is not None:
-            clip = inner[1] if clip is None else inner[1].then(clip)
-            value = self.value(inner[0])
-        if op_name(value) == "relax.add":
-            for core in value.args:
-                bias = bias_of(value, core, step.op.out_channels)
-                if bias is not None and op_name(self.value(core)) in ("relax.nn.conv2d", "relax.zeros"):
-                    return _Piece(self.value(core), bias, clip)
-        return _Piece(value, None, clip)
 
-    def _limited(self, value: Any) -> tuple[Any, Clip] | None:
-        if not isinstance(value, relax.Call):
-            return None
-        for operand in value.args[:2]:
-            if isinstance(operand, relax.Var):
-                clip = clip_of(value, operand)
-                if clip is not None:
-                    return operand, clip
+@dataclass(slots=True)
+class _Comparison:
+    """Goes through two functions at once, each pair of values once."""
+
+    found: _Side
+    wanted: _Side
+    same: set[tuple[int, int]] = field(default_factory=set)
+
+    def run(self, found: Any, wanted: Any) -> str | None:
+        """The first difference; a sum of many parts is too deep to recurse."""
+        waiting = [(found, wanted, "its result")]
+        while waiting:
+            ours, theirs, name = waiting.pop()
+            ours, theirs = self.found.value(ours), self.wanted.value(theirs)
+            if (hash(ours), hash(theirs)) in self.same:
+                continue
+            difference = self._here(ours, theirs)
+            if difference is not None:
+                return f"{name} {difference}"
+            self.same.add((hash(ours), hash(theirs)))
+            waiting += reversed(list(self._operands(ours, theirs)))
         return None
 
-    def _conv2d(self, core: Any) -> Conv2d:
-        if op_name(core) != "relax.nn.conv2d":
-            self._fail("an operator", op_name(core) or "none", "nn.conv2d")
-        found = conv2d_of(core)
-        if isinstance(found, str):
-            raise CheckFailed(f"function {self.name}: a convolution of its body cannot be read: {found}")
-        return found
+    def _here(self, ours: Any, theirs: Any) -> str | None:
+        """How two values differ, their operands apart."""
+        if is_constant(ours):
+            if ours.same_as(theirs):
+                return None
+            value = self.wanted.literal(theirs)
+            if value is not None and digest_of(value) == digest_of(constant_value(ours)):
+                return None
+        elif isinstance(theirs, relax.Var):
+            if isinstance(ours, relax.Var) and self.found.params[hash(ours)] == self.wanted.params[hash(theirs)]:
+                return None
+        elif isinstance(theirs, relax.Call) and isinstance(ours, relax.Call):
+            alike = ours.op.same_as(theirs.op) and len(ours.args) == len(theirs.args)
+            if alike and tvm_ffi.structural_equal(ours.attrs, theirs.attrs):
+                return None
+        elif isinstance(theirs, relax.Tuple) and isinstance(ours, relax.Tuple):
+            if len(ours.fields) == len(theirs.fields):
+                return None
+        elif not isinstance(ours, relax.Call | relax.Tuple | relax.Var) and tvm_ffi.structural_equal(ours, theirs):
+            return None
+        return f"is {self._text(ours)} in its body, {self._text(theirs)} by its plan"
 
-    def _check_operands(self, piece: _Piece, data: Any, weight: Any, step: Step) -> None:
-        wanted = ((data, step.data, data is not None), (weight, step.weight, weight is not None))
-        for expr, tensor, present in (*wanted, (piece.bias, step.bias, True)):
-            if not present or (expr is None and tensor is None):
-                continue
-            if expr is None or tensor is None or not self._is(expr, tensor):
-                role = tensor.name if tensor is not None else "bias"
-                self._fail(f"the operand {role}", expr, tensor)
-        if piece.clip != step.clip and (piece.clip or Clip()) != (step.clip or Clip()):
-            self._fail("the limits", piece.clip, step.clip)
+    def _operands(self, ours: Any, theirs: Any) -> Iterator[tuple[Any, Any, str]]:
+        if isinstance(ours, relax.Call):
+            for index, pair in enumerate(zip(ours.args, theirs.args, strict=True)):
+                yield (*pair, f"operand {index} of {_short(ours)}")
+        elif isinstance(ours, relax.Tuple):
+            for index, pair in enumerate(zip(ours.fields, theirs.fields, strict=True)):
+                yield (*pair, f"part {index}")
 
-    def _is(self, expr: Any, tensor: Tensor) -> bool:
-        expr = self.value(expr)
-        if is_constant(expr):
-            key = identity(expr)
-            if key not in self.digests:
-                self.digests[key] = digest_of(constant_value(expr))
-            return self.digests[key] == tensor.digest
-        return self.tensors.get(identity(expr)) == tensor
+    @staticmethod
+    def _text(value: Any) -> str:
+        if isinstance(value, relax.Call):
+            attributes = "" if value.attrs is None else str(value.attrs).rpartition("Attrs")[2]
+            return f"{_short(value)}{attributes}"
+        if is_constant(value):
+            return f"a constant of shape {constant_value(value).shape}"
+        if isinstance(value, relax.Tuple):
+            return f"a tuple of {len(value.fields)}" if any(map(_is_value, value.fields)) else str(value)
+        return f"parameter {value.name}" if isinstance(value, relax.Var) else str(value)
 
-    def _fail(self, what: str, found: Any, planned: Any) -> None:
-        raise CheckFailed(f"function {self.name}: {what} in its body is {found}, in its plan {planned}")
+
+def _is_value(expr: Any) -> bool:
+    return isinstance(expr, relax.Var | relax.Call) or is_constant(expr)
+
+
+def _short(call: relax.Call) -> str:
+    return op_name(call).removeprefix("relax.") or str(call.op)
+
+
+def _slice(data: Array, call: relax.Call) -> Array:
+    axes, begin, end = ([int(bound.value) for bound in bounds.fields] for bounds in call.args[1:4])
+    cuts = [slice(None)] * data.ndim
+    for axis, start, stop in zip(axes, begin, end, strict=True):
+        cuts[axis] = slice(start, stop)
+    return data[tuple(cuts)]
+
+
+def _reshape(data: Array, call: relax.Call) -> Array:
+    return data.reshape([int(extent) for extent in call.ty.shape.values])
+
+
+# What TVM's FoldConstant computes of the weights in a body.
+_FOLDS: Mapping[str, Callable[[Array, relax.Call], Array]] = {
+    "relax.strided_slice": _slice,
+    "relax.reshape": _reshape,
+    "relax.squeeze": _reshape,
+    "relax.expand_dims": _reshape,
+    "relax.permute_dims": lambda data, call: data.transpose([int(axis) for axis in call.attrs.axes]),
+}

@@ -15,12 +15,12 @@ from tvm_sramtile.attributes import CODEGEN, RegionAttributes
 from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.engine.native import RegionProgram, engine_object, region_objects
 from tvm_sramtile.errors import SramtileError
-from tvm_sramtile.ir import Tensor, digest_of
+from tvm_sramtile.ir import Tensor
 from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relax.access import attributes_of, constant_value
 from tvm_sramtile.relax.body import check_region
 from tvm_sramtile.relax.module import RegionEntry, TensorType, runtime_modules
-from tvm_sramtile.relax.regions import constants_of
+from tvm_sramtile.relax.regions import literals_in
 
 NAME = f"relax.ext.{CODEGEN}"
 
@@ -48,13 +48,14 @@ def generate(functions: Sequence[relax.Function], options: Any, constant_names: 
 
 
 def compile_function(function: relax.Function) -> Compiled:
-    """The plan and the program of a region's function: from its attributes, after a look at its body."""
+    """The plan and the program of a region's function: from its attributes, with a look at its body."""
     name = _name(function)
     attributes = RegionAttributes.from_attrs(attributes_of(function), name)
-    check_region(name, attributes, function)
-    return compile_region(
+    compiled = compile_region(
         attributes.region, attributes.spec, attributes.options, constant_values(function), attributes.plan
     )
+    check_region(name, attributes, function)  # last: its plan has been proven by then
+    return compiled
 
 
 def build_modules(regions: Mapping[str, tuple[Compiled, bytes]]) -> list[Any]:
@@ -76,9 +77,8 @@ def build_modules(regions: Mapping[str, tuple[Compiled, bytes]]) -> list[Any]:
 
 
 def constant_values(function: relax.Function) -> dict[str, NDArray[Any]]:
-    """The values of all literals in a function, by digest."""
-    values = (constant_value(constant) for constant in constants_of(function))
-    return {digest_of(value): value for value in values}
+    """The values of a region's constants, by digest."""
+    return {digest: constant_value(literal) for digest, literal in literals_in(function).items()}
 
 
 def _name(function: relax.Function) -> str:

@@ -11,9 +11,10 @@ import tvm
 from tvm import relax
 
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
-from tvm_sramtile.ir import Step, Tensor, digest_of
+from tvm_sramtile.ir import Tensor, digest_of
 from tvm_sramtile.relax.access import constant_value, is_constant
 from tvm_sramtile.relax.decide import renamed
+from tvm_sramtile.relax.emit import CONSTANTS
 from tvm_sramtile.relax.regions import ModuleEdit, attributes_in, calls_of, is_outlined
 from tvm_sramtile.relax.walk import Uses, rebuild
 
@@ -83,17 +84,17 @@ def _region(
     def known(tensor: Tensor) -> Tensor:
         return replace(tensor, digest=digests[tensor.name]) if tensor.name in digests else tensor
 
-    def step_with(step: Step) -> Step:
-        bias = None if step.bias is None else known(step.bias)
-        return replace(step, data=known(step.data), weight=known(step.weight), bias=bias)
-
     inputs = tuple(tensor for tensor in region.inputs if tensor.name not in digests)
-    bound = replace(region, inputs=inputs, steps=tuple(step_with(step) for step in region.steps))
+    steps = tuple(step.with_inputs(known) for step in region.steps)
+    bound = replace(region, inputs=inputs, steps=steps)
     body = function
     if literals:
         body = function.bind_params({function.params[at]: literal for at, literal in literals.items()})
     new = renamed(replace(attributes, region=bound), name)
-    return body.with_attrs({"global_symbol": name, "Codegen": CODEGEN, **new.to_attrs()})
+    marks: dict[str, Any] = {"global_symbol": name, "Codegen": CODEGEN, **new.to_attrs()}
+    if digests:
+        marks[CONSTANTS] = {digests[region.inputs[at].name]: literal for at, literal in literals.items()}
+    return body.with_attrs(marks)
 
 
 def _with_new_calls(

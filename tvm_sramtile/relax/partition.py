@@ -18,7 +18,7 @@ from tvm_sramtile.relax.emit import Emitter, body_is_chunked, region_function
 from tvm_sramtile.relax.outlined import take_over
 from tvm_sramtile.relax.prepare import Params, prepare
 from tvm_sramtile.relax.regions import ModuleEdit, Names, call_region, literals_of
-from tvm_sramtile.relax.split import SplitOversized, replace_steps
+from tvm_sramtile.relax.split import Replacement, SplitOversized, replace_bindings
 from tvm_sramtile.relax.walk import plain_functions
 
 _SPEC, _OPTIONS = "sramtile.spec", "sramtile.options"
@@ -50,24 +50,21 @@ class PartitionForSramtile:
         mod = take_over(mod)
         decisions = decide_all(mod, self.spec, self.options)
         edit, names = ModuleEdit(mod), Names.of(mod)
-        make_region = _region_maker(edit, names)
         for var, function in plain_functions(mod):
             taken = [decision for decision in decisions[var.name_hint] if decision.plan is not None]
             if taken:
-                edit.replace(var, replace_steps(function, taken, make_region))
+                made = [Replacement(decision.places, _region_maker(decision, edit, names)) for decision in taken]
+                edit.replace(var, replace_bindings(function, made))
         edit.attributes = {_SPEC: self.spec.to_json(), _OPTIONS: json.dumps(asdict(self.options))}
         return edit.result()
 
 
-def _region_maker(edit: ModuleEdit, names: Names) -> Callable[[Decision, Any, bool], list[Any]]:
-    def make_region(decision: Decision, last: Any, dataflow: bool) -> list[Any]:
+def _region_maker(decision: Decision, edit: ModuleEdit, names: Names) -> Callable[[Emitter], Any]:
+    def make_region(_: Emitter) -> Any:
         attributes = decision.attributes(names.new(decision.found.kind))
         literals = literals_of(decision, attributes)
         function = region_function(attributes, literals, chunked=body_is_chunked(attributes), codegen=True)
-        called = edit.add(attributes.region.name, function)
-        out = Emitter(str(last.name), dataflow=dataflow)
-        out.bind(last, call_region(decision, called, attributes))
-        return out.bindings
+        return call_region(decision, edit.add(attributes.region.name, function), attributes)
 
     return make_region
 

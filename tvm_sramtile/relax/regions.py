@@ -10,8 +10,9 @@ import tvm
 from tvm import relax
 
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
-from tvm_sramtile.relax.access import attributes_of, called_function, is_constant
+from tvm_sramtile.relax.access import attributes_of, called_function
 from tvm_sramtile.relax.decide import Decision
+from tvm_sramtile.relax.emit import CONSTANTS
 from tvm_sramtile.relax.module import counters_name, reset_name
 from tvm_sramtile.relax.walk import Place, blocks_of
 
@@ -67,16 +68,13 @@ def calls_of(function: relax.Function) -> Iterator[tuple[Place, Any, tvm.ir.Glob
                 yield (hash(block), position), binding, called
 
 
-def constants_of(function: relax.Function) -> tuple[Any, ...]:
-    """The literal tensors in a function, each once."""
-    found: dict[int, Any] = {}
+def literals_in(function: relax.Function) -> Mapping[str, Any]:
+    """The literal tensors of a region's constants, by digest.
 
-    def visit(expr: Any) -> None:
-        if is_constant(expr):
-            found[hash(expr)] = expr
-
-    relax.analysis.post_order_visit(function, visit)
-    return tuple(found.values())
+    The function carries them as an attribute: passes that fold constants would leave only slices of them in its body.
+    """
+    carried = attributes_of(function).get(CONSTANTS)
+    return {} if carried is None else {str(digest): literal for digest, literal in carried.items()}
 
 
 @dataclass(slots=True)

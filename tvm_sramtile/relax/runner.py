@@ -14,14 +14,13 @@ from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.engine.binding import Measured
 from tvm_sramtile.errors import ModelError
 from tvm_sramtile.frontend import Array, NetworkRun, RegionRun
-from tvm_sramtile.ir import digest_of
 from tvm_sramtile.isa.table import COUNTERS
-from tvm_sramtile.relax.access import called_function, constant_value
+from tvm_sramtile.relax.access import called_function
 from tvm_sramtile.relax.codegen import constant_values
 from tvm_sramtile.relax.emit import region_function
 from tvm_sramtile.relax.module import DEFAULT_TARGET, counters_name, reset_name
 from tvm_sramtile.relax.pipeline import PIPELINE
-from tvm_sramtile.relax.regions import ModuleEdit, attributes_in, constants_of, functions_in_order, is_region
+from tvm_sramtile.relax.regions import ModuleEdit, attributes_in, functions_in_order, is_region, literals_in
 
 MAIN = "main"
 
@@ -94,10 +93,9 @@ def run_regions(
     functions: dict[Any, Any] = {}
     for var, function in mod.functions_items():
         if var.name_hint in inputs and is_region(function):
-            literals = {digest_of(constant_value(literal)): literal for literal in constants_of(function)}
             attributes = attributes_in(var, function)
             functions[tvm.ir.GlobalVar(var.name_hint)] = region_function(
-                attributes, literals, chunked=chunked, codegen=False
+                attributes, literals_in(function), chunked=chunked, codegen=False
             )
     missing = sorted(set(inputs) - {var.name_hint for var in functions})
     if missing:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tvm_sramtile.compile import Compiled
+from tvm_sramtile.geometry import Elementwise, Operator, Pool2d, Resize2d
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan import Chunk, StepPlan
 
@@ -19,7 +20,7 @@ class StepReport:
         op: what is computed, e.g. ``conv2d 3x3 s2 + bias + clip``.
         input_shape, output_shape: as in TVM.
         direction, tested_map, reason: how the step was cut and why, see ``StepPlan``.
-        chunks: the marks: start and end rows of each chunk in the whole maps.
+        chunks: the marks: where each chunk starts and ends in the whole maps.
         footprint_bytes, chunk_footprint_bytes: formula (1) of the tested map, whole and of the largest chunk.
         sram_peak_bytes, dram_bytes, cycles: predicted for one call; cycles are those of the step's region.
         max_abs_diff: largest difference from TVM on the same inputs; ``None`` when nothing was run.
@@ -133,15 +134,25 @@ def _step_report(compiled: Compiled, step: Step, plan: StepPlan, diff: float | N
 
 def describe(step: Step) -> str:
     """An operator in a few words: kind, kernel, what differs from the default, epilogue."""
-    op = step.op
+    epilogue = [name for name, part in (("bias", step.bias), ("clip", step.clip)) if part is not None]
+    epilogue += [activation.function for activation in step.activations]
+    return " ".join(_words(step.op)) + "".join(f" + {name}" for name in epilogue)
+
+
+def _words(op: Operator) -> list[str]:
+    if isinstance(op, Elementwise):
+        return [op.kind, op.function, *([op.partner] if op.partner in ("vector", "value") else [])]
+    if isinstance(op, Resize2d):
+        return [op.kind, op.method, op.coordinate_transformation_mode]
     words = [op.kind, f"{op.kernel[0]}x{op.kernel[1]}"]
     for letter, pair in (("s", op.strides), ("d", op.dilation)):
         if pair != (1, 1):
             words.append(f"{letter}{pair[0]}" if pair[0] == pair[1] else f"{letter}{pair[0]},{pair[1]}")
-    if op.groups > 1:
+    if isinstance(op, Pool2d):
+        words.insert(1, op.pooling.partition("_")[0])
+    elif op.groups > 1:
         words.append("depthwise" if op.groups == op.in_channels else f"g{op.groups}")
-    epilogue = [name for name, part in (("bias", step.bias), ("clip", step.clip)) if part is not None]
-    return " ".join(words) + "".join(f" + {name}" for name in epilogue)
+    return words
 
 
 def _groups(host_ops: Iterable[tuple[str, int, str]]) -> tuple[HostGroup, ...]:

@@ -60,8 +60,17 @@ def _steps_table(steps: tuple[StepReport, ...]) -> Table:
 
 
 def marks(chunks: tuple[Chunk, ...]) -> str:
-    """The chunks by their start and end rows; the middle ones of many are left out."""
-    shown = [f"{chunk.out_rows}<{chunk.in_rows}" for chunk in chunks]
+    """The chunks by where they start and end; the middle ones of many are left out.
+
+    Rows as output<input; then, where there are several, columns alike behind an x, and channels behind a c.
+    """
+    several = [len({pick(chunk) for chunk in chunks}) > 1 for pick in (lambda one: one.col, lambda one: one.channels)]
+
+    def mark(chunk: Chunk) -> str:
+        cols = f"x{chunk.col.out}<{chunk.col.read}" if several[0] else ""
+        return f"{chunk.row.out}<{chunk.row.read}{cols}" + (f"c{chunk.channels}" if several[1] else "")
+
+    shown = [mark(chunk) for chunk in chunks]
     if len(shown) > _MARKS_SHOWN:
         shown = [*shown[: _MARKS_SHOWN - 1], "..", shown[-1]]
     return f"{len(chunks)}: {' '.join(shown)}"

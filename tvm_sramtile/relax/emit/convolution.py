@@ -11,8 +11,8 @@ from tvm import relax
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Window, conv_window
 from tvm_sramtile.ints import Range, cut
-from tvm_sramtile.plan import Cut, StepPlan
-from tvm_sramtile.relax.emit.site import Chunk, Site, Units, is_dense
+from tvm_sramtile.plan import Chunk, Cut, StepPlan
+from tvm_sramtile.relax.emit.site import Site, Units, is_dense
 
 Convolution = Conv2d | Conv2dTranspose
 
@@ -26,7 +26,10 @@ def whole_convolution(site: Site, op: Convolution) -> Any:
 
 def convolution_chunk(site: Site, op: Convolution, cut_: Cut | StepPlan, chunk: Chunk) -> Any:
     """The sum over parts of the input channels and of the kernel; zeros where the chunk reads nothing at all."""
-    terms = _transposed_terms(site, op, chunk, cut_) if isinstance(op, Conv2dTranspose) else _terms(site, op, chunk, cut_)
+    if isinstance(op, Conv2dTranspose):
+        terms = _transposed_terms(site, op, chunk, cut_)
+    else:
+        terms = _terms(site, op, chunk, cut_)
     total = next(terms, None)
     if total is None:
         extents = {"N": site.step.images, "C": len(chunk.channels), "H": len(chunk.row.out), "W": len(chunk.col.out)}

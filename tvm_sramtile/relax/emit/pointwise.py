@@ -10,7 +10,8 @@ from tvm import relax
 from tvm_sramtile.geometry import Elementwise
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Activation, Clip
-from tvm_sramtile.relax.emit.site import Chunk, Site
+from tvm_sramtile.plan import Chunk
+from tvm_sramtile.relax.emit.site import Site
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "add": relax.op.add,

@@ -9,7 +9,8 @@ from tvm import relax
 
 from tvm_sramtile.geometry import Pool2d
 from tvm_sramtile.ints import Range
-from tvm_sramtile.relax.emit.site import Chunk, Site
+from tvm_sramtile.plan import Chunk
+from tvm_sramtile.relax.emit.site import Site
 
 
 def whole_pooling(site: Site, op: Pool2d) -> Any:

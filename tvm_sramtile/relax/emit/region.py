@@ -17,6 +17,9 @@ from tvm_sramtile.relax.emit.steps import chunked_step, cuts, whole_step
 
 DEFAULT_UNROLLED_CHUNKS = 64
 
+CONSTANTS = "sramtile.constants"
+"""The attribute with the literal tensors of a region, by digest."""
+
 
 def body_is_chunked(attributes: RegionAttributes) -> bool:
     """Whether a region's body is written as chunks: it is cut, but not into too many.
@@ -56,7 +59,9 @@ def region_function(
     out.bind(returned, typed)
     body = relax.SeqExpr([relax.DataflowBlock(out.bindings)], returned)
     relax.expr._update_type(body, typed.ty)
-    marks = {"Codegen": CODEGEN} if codegen else {}
+    marks: dict[str, Any] = {"Codegen": CODEGEN} if codegen else {}
+    if region.constants:
+        marks[CONSTANTS] = {str(tensor.digest): constants[str(tensor.digest)] for tensor in region.constants}
     function = relax.Function(params, body, typed.ty, True)
     return function.with_attrs({"global_symbol": region.name, **marks, **attributes.to_attrs()})
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,10 @@ from tvm import relax
 
 from tvm_sramtile.geometry import Resize2d
 from tvm_sramtile.geometry.resize_axis import AxisSlice, AxisTaps
-from tvm_sramtile.ints import Range
-from tvm_sramtile.plan import Tile
-from tvm_sramtile.relax.emit.site import Chunk, Site
+from tvm_sramtile.ints import Range, cut
+from tvm_sramtile.ir import Step
+from tvm_sramtile.plan import Capacity, Charge, Chunk, Tile
+from tvm_sramtile.relax.emit.site import Site
 
 
 def whole_resize(site: Site, op: Resize2d) -> Any:
@@ -100,3 +103,52 @@ def _taken(site: Site, value: Any, letter: str, taps: AxisTaps) -> Any:
             term = relax.op.multiply(site.out.leaf(term), relax.const(factors, site.dtype))
         total = term if total is None else relax.op.add(site.out.leaf(total), site.out.leaf(term))
     return total
+
+
+@dataclass(frozen=True, slots=True)
+class SliceCapacity:
+    """A rule of what fits, for resizes that are done by slices: these read and yield more than the chunk needs."""
+
+    rule: Capacity
+
+    @property
+    def name(self) -> str:
+        """The rule's, as all that follows."""
+        return self.rule.name
+
+    @property
+    def row_multiple(self) -> int:
+        """See ``Capacity``."""
+        return self.rule.row_multiple
+
+    @property
+    def row_minimum(self) -> int:
+        """See ``Capacity``."""
+        return self.rule.row_minimum
+
+    @property
+    def channel_multiple(self) -> int:
+        """See ``Capacity``."""
+        return self.rule.channel_multiple
+
+    @property
+    def unit_kernels(self) -> tuple[tuple[int, int], ...] | None:
+        """See ``Capacity``."""
+        return self.rule.unit_kernels
+
+    def charge(self, step: Step, tile: Tile) -> Charge:
+        """The charge of the largest slice."""
+        if isinstance(step.op, Resize2d):
+            rows = _largest_slice(step.op, 0, tile.out_rows, (tile.in_rows, tile.out_rows))
+            cols = _largest_slice(step.op, 1, tile.out_cols, (tile.in_cols, tile.out_cols))
+            tile = replace(tile, in_rows=rows[0], out_rows=rows[1], in_cols=cols[0], out_cols=cols[1])
+        return self.rule.charge(step, tile)
+
+
+@lru_cache(maxsize=1024)
+def _largest_slice(op: Resize2d, axis: int, size: int, least: tuple[int, int]) -> tuple[int, int]:
+    """Extents (in, out) that hold the slices of all chunks of ``size`` outputs along an axis, at least ``least``."""
+    extent = (op.out_rows, op.out_cols)[axis]
+    found = [piece for out in cut(extent, size) if (piece := axis_slice_of(op, axis, out)) is not None]
+    ins, outs = [len(piece.read) for piece in found], [piece.out_size for piece in found]
+    return max([least[0], *ins]), max([least[1], *outs])

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Resize2d
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Step, Tensor
-from tvm_sramtile.plan import Span, Tile
+from tvm_sramtile.plan import Tile
 from tvm_sramtile.relax.emit.emitter import Emitter
 
 NCHW, OIHW, IOHW = "NCHW", "OIHW", "IOHW"
@@ -20,15 +20,6 @@ Operands = Mapping[str, Any]
 """The expressions of tensors by the tensors' names."""
 
 Units = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A part of a step's output: its channels, and its rows and columns with what they read."""
-
-    channels: Range
-    row: Span
-    col: Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from tvm import relax
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Pool2d
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Step
-from tvm_sramtile.plan import Cut, StepPlan, Tile
+from tvm_sramtile.plan import Chunk, Cut, StepPlan, Tile
 from tvm_sramtile.relax.emit.convolution import convolution_chunk, kernel_parts, whole_convolution
 from tvm_sramtile.relax.emit.emitter import Emitter
 from tvm_sramtile.relax.emit.pointwise import elementwise, finished
 from tvm_sramtile.relax.emit.pooling import pooling_chunk, whole_pooling
 from tvm_sramtile.relax.emit.resizing import resize_chunk, whole_resize
-from tvm_sramtile.relax.emit.site import Chunk, Operands, Site, Units, relaid
+from tvm_sramtile.relax.emit.site import Operands, Site, Units, relaid
 
 
 def whole_step(out: Emitter, step: Step, operands: Operands) -> Any:
@@ -48,12 +48,15 @@ def chunked_step(
         fits: whether an operator on a tile of this size is small enough; asked where there is a choice.
     """
     site = Site.of(out, step, operands, units, fits)
+    alone = len(cut.channels) * len(cut.rows) * len(cut.cols) == 1
+
+    def made(chunk: Chunk) -> Any:
+        value = finished(site, _chunk(site, cut, chunk), chunk.channels)
+        return value if alone else out.leaf(value)  # now, so that nothing lives longer than it must
+
     channels = []
     for part in cut.channels:
-        rows = []
-        for row in cut.rows:
-            cols = [finished(site, _chunk(site, cut, Chunk(part, row, col)), part) for col in cut.cols]
-            rows.append(_joined(site, cols, "W"))
+        rows = [_joined(site, [made(Chunk(part, row, col)) for col in cut.cols], "W") for row in cut.rows]
         channels.append(_joined(site, rows, "H"))
     return relaid(out, _joined(site, channels, "C"), site.layout, site.output_layout)
 
