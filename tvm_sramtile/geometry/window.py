@@ -34,14 +34,26 @@ def conv_window(out: Range, size: int, kernel: int, stride: int, dilation: int, 
     """
     start = out.start * stride - pad_before
     stop = (out.stop - 1) * stride - pad_before + dilation * (kernel - 1) + 1
-    first, last = size, -1
-    for tap in range(kernel):
-        shift = dilation * tap - pad_before
-        least = max(out.start, ceil_div(-shift, stride))
-        most = min(out.stop - 1, (size - 1 - shift) // stride)
-        if least <= most:
-            first = min(first, least * stride + shift)
-            last = max(last, most * stride + shift)
-    if last < first:
+    first = _first_read(start, len(out), size, kernel, stride, dilation)
+    if first is None:
         return Window(Range(0, 0), stop - start, 0)
+    # The last position is the first one of the axis reversed.
+    last = size - 1 - (_first_read(size - stop, len(out), size, kernel, stride, dilation) or 0)
     return Window(Range(first, last + 1), first - start, stop - last - 1)
+
+
+def _first_read(start: int, outputs: int, size: int, kernel: int, stride: int, dilation: int) -> int | None:
+    """The least of the positions ``start + stride*output + dilation*tap`` that lie in the map.
+
+    Of the taps that do so in the first output, only the first can have it; and of the others only the last ``stride``
+    ones: those before read the same positions with later outputs.
+    """
+    inside = min(kernel, max(0, ceil_div(-start, dilation)))
+    first: int | None = None
+    for tap in range(max(0, inside - stride), min(kernel, inside + 1)):
+        position = start + dilation * tap
+        output = max(0, ceil_div(-position, stride))
+        position += stride * output
+        if output < outputs and position < size and (first is None or position < first):
+            first = position
+    return first
