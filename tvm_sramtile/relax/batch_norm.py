@@ -1,10 +1,10 @@
-"""Batch norm after a convolution, folded into its weights and a bias."""
+"""Batch norm: after a convolution folded into its weights and a bias, elsewhere a product and a sum."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,15 +49,72 @@ def fold_batch_norm(function: relax.Function) -> relax.Function:
         for position, binding in enumerate(block.bindings):
             if _is_batch_norm(binding):
                 foldings |= _folding(block, position, uses)
-    dropped = {place for folding in foldings.values() for place in folding.dropped}
+    return _with_replacements(function, foldings, _folded)
+
+
+def open_batch_norm(function: relax.Function) -> relax.Function:
+    """Each inference ``batch_norm`` that is left becomes a ``multiply`` and an ``add`` with one value a channel.
+
+    The two vectors are literals where all statistics are, else they are computed from them, in float32.
+    """
+    norms = [
+        (block, position)
+        for block in blocks_of(function.body)
+        for position, binding in enumerate(block.bindings)
+        if _is_batch_norm(binding)
+    ]
+    if not norms:
+        return function
+    uses = Uses.of(function)
+    openings: dict[Place, _Opening] = {}
+    for block, position in norms:
+        norm = block.bindings[position].value
+        result = _result_places(block, position, uses)
+        shape = static_shape(norm.args[0])
+        if result is None or shape is None or bool(getattr(norm.attrs, "training", False)):
+            continue
+        shown, *unused = result
+        dropped = tuple((identity(block), at) for at in (position, *unused))
+        openings[identity(block), shown] = _Opening(dropped, norm, tuple(uses.literal(part) for part in norm.args[1:]))
+    return _with_replacements(function, openings, _opened)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A batch norm to be written as a product and a sum.
+
+    Attributes:
+        dropped: bindings that go.
+        norm: the call.
+        statistics: gamma, beta, mean and variance.
+    """
+
+    dropped: tuple[Place, ...]
+    norm: Any
+    statistics: tuple[Any, ...]
+
+
+_Replaced = TypeVar("_Replaced", _Folding, _Opening)
+
+
+def _with_replacements(
+    function: relax.Function, found: Mapping[Place, _Replaced], emit: Callable[[_Replaced, Emitter], Any]
+) -> relax.Function:
+    """The function with what ``emit`` yields bound where a norm's value was."""
+    if not found:
+        return function
+    dropped = {place for replaced in found.values() for place in replaced.dropped}
 
     def rewrite(block: Any, position: int, dataflow: bool) -> list[Any] | None:
         place = (identity(block), position)
-        if place in foldings:
-            return _replacement(foldings[place], block.bindings[position].var, dataflow)
-        return [] if place in dropped else None
+        if place not in found:
+            return [] if place in dropped else None
+        var = block.bindings[position].var
+        out = Emitter(str(var.name), dataflow=dataflow)
+        out.bind(var, emit(found[place], out))
+        return out.bindings
 
-    return rebuild(function, rewrite) if foldings else function
+    return rebuild(function, rewrite)
 
 
 def _is_batch_norm(binding: Any) -> bool:
@@ -78,7 +135,7 @@ def _folding(block: Any, position: int, uses: Uses) -> dict[Place, _Folding]:
         return {}
     places, conv, weight, bias = source
     scale, shift = _scale_and_shift(norm.attrs, *(constant_value(value) for value in statistics))
-    new_weight = constant_value(weight) * scale.reshape(-1, 1, 1, 1)
+    new_weight = np.asarray(constant_value(weight), np.float64) * scale.reshape(-1, 1, 1, 1)
     new_bias = bias * scale + shift
     if not (np.isfinite(new_weight).all() and np.isfinite(new_bias).all()):
         return {}
@@ -177,8 +234,42 @@ def _is_foldable(call: Any, weight: Any) -> bool:
     )
 
 
-def _replacement(folding: _Folding, var: Any, dataflow: bool) -> list[Any]:
-    out = Emitter(str(var.name), dataflow=dataflow)
+def _folded(folding: _Folding, out: Emitter) -> Any:
     conv = relax.Call(folding.conv.op, [folding.conv.args[0], folding.weight], folding.conv.attrs)
-    out.bind(var, relax.op.add(out.emit(conv), folding.bias))
-    return out.bindings
+    return relax.op.add(out.emit(conv), folding.bias)
+
+
+def _opened(opening: _Opening, out: Emitter) -> Any:
+    data, attrs = opening.norm.args[0], opening.norm.attrs
+    rank = len(static_shape(data) or ())
+    axis = int(attrs.axis) % rank
+    scale, shift = _literals(opening) or _vectors(opening, out)
+    shape = [-1 if at == axis else 1 for at in range(rank)]
+    scale, shift = (_reshaped(part, shape, out) for part in (scale, shift))
+    return relax.op.add(out.emit(relax.op.multiply(data, scale)), shift)
+
+
+def _literals(opening: _Opening) -> tuple[Any, Any] | None:
+    if not all(is_constant(value) and dtype_of(value) == "float32" for value in opening.statistics):
+        return None
+    parts = _scale_and_shift(opening.norm.attrs, *(constant_value(value) for value in opening.statistics))
+    scale, shift = (relax.const(np.asarray(part, np.float32), "float32") for part in parts)
+    return scale, shift
+
+
+def _vectors(opening: _Opening, out: Emitter) -> tuple[Any, Any]:
+    gamma, beta, mean, variance = opening.statistics
+    attrs, op = opening.norm.attrs, relax.op
+    spread = out.emit(op.add(variance, relax.const(float(attrs.epsilon), dtype_of(variance))))
+    root = out.emit(op.sqrt(spread))
+    one = gamma if attrs.scale else relax.const(1.0, dtype_of(variance))
+    scale = out.emit(op.divide(one, root))
+    moved = out.emit(op.multiply(mean, scale))
+    zero = beta if attrs.center else relax.const(0.0, dtype_of(variance))
+    return scale, out.emit(op.subtract(zero, moved))
+
+
+def _reshaped(vector: Any, shape: Sequence[int], out: Emitter) -> Any:
+    if is_constant(vector):
+        return relax.const(constant_value(vector).reshape(shape), dtype_of(vector))
+    return out.emit(relax.op.reshape(vector, tuple(shape)))

@@ -193,10 +193,13 @@ def decide_all(
 
 
 def _raise_first(function: relax.Function, decisions: tuple[Decision, ...]) -> None:
-    errors = {place: decision.error for decision in decisions for place in decision.places}
+    known = {place: decision.error for decision in decisions for place in decision.places}
     for block in blocks_of(function.body):
         for position, binding in enumerate(block.bindings):
-            if isinstance(binding, relax.VarBinding) and op_name(binding.value) in _HEAVY:
-                error = errors.get((identity(block), position))
-                if error is not None:
-                    raise error
+            name = op_name(getattr(binding, "value", None))
+            if name not in _HEAVY:
+                continue
+            missing = UnsupportedOp(f"{name.rpartition('.')[2]} {binding.var.name}: {NO_UNIT}")
+            error = known.get((identity(block), position), missing)
+            if error is not None:
+                raise error

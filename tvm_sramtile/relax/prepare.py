@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 
 from tvm_sramtile.errors import ModelError
-from tvm_sramtile.relax.batch_norm import fold_batch_norm
+from tvm_sramtile.relax.batch_norm import fold_batch_norm, open_batch_norm
 from tvm_sramtile.relax.limits import name_limits
 from tvm_sramtile.relax.literals import fold_constants
 from tvm_sramtile.relax.regions import ModuleEdit
@@ -32,7 +32,7 @@ def prepare(mod: tvm.IRModule, params: Params | None = None) -> tvm.IRModule:
     mod = name_limits(mod)
     edit = ModuleEdit(mod)
     for var, function in plain_functions(mod):
-        folded = fold_batch_norm(function)
+        folded = open_batch_norm(fold_batch_norm(function))
         if folded is not function:
             edit.replace(var, folded)
     return edit.result()
