@@ -27,9 +27,7 @@ def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan
     return Plan(region.name, options.strategy, steps)
 
 
-def cut_step(
-    step: Step, capacity: Capacity, options: Options, directions: Collection[Direction] = DIRECTIONS
-) -> Cut:
+def cut_step(step: Step, capacity: Capacity, options: Options, directions: Collection[Direction] = DIRECTIONS) -> Cut:
     """How ``step`` is cut so that each chunk fits ``capacity``: in one piece where that fits.
 
     Args:

@@ -63,9 +63,7 @@ def _fits(step: Step, cut: Cut, capacity: Capacity) -> bool:
     return capacity.charge(step, tile_of(step, cut)).fits
 
 
-def _channel_choices(
-    step: Step, whole: Cut, capacity: Capacity, directions: Collection[Direction]
-) -> Iterator[Cut]:
+def _channel_choices(step: Step, whole: Cut, capacity: Capacity, directions: Collection[Direction]) -> Iterator[Cut]:
     lanes, cuts_them = capacity.channel_multiple, "channels" in directions
     for resident in (True, False) if len(whole.passes) > 1 else (True,):
         for in_channels in in_channel_cuts(step, lanes) if cuts_them else (whole.in_channels,):

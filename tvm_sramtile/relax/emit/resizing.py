@@ -97,7 +97,7 @@ def _taken(site: Site, value: Any, letter: str, taps: AxisTaps) -> Any:
     shape = tuple(-1 if at == axis else 1 for at in range(len(site.layout)))
     total = None
     for indices, weights in zip(taps.indices, taps.weights, strict=True):
-        term = relax.op.take(value, relax.const(np.array(indices, np.int64)), axis=axis)
+        term = relax.op.take(value, relax.const(np.array(indices, np.int64)), axis=axis, mode="clip")
         if any(weight != 1 for weight in weights):
             factors = np.array(weights, site.dtype).reshape(shape)
             term = relax.op.multiply(site.out.leaf(term), relax.const(factors, site.dtype))

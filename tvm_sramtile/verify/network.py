@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.frontend import Array, Frontend, HostOp, NetworkRun, RegionRun
@@ -15,9 +12,7 @@ from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Region
 from tvm_sramtile.options import Options
 from tvm_sramtile.report import NetworkReport, network_report
-
-_UNIT_ROUNDOFF = 2.0**-24
-_CONFIDENCE = 8.0
+from tvm_sramtile.verify.tolerance import magnitude, max_abs_diff, reduction_length, region_tolerance, rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +131,7 @@ def verify(
     split: Mapping[str, tuple[Array, ...]] = {}
     if chunked:
         progress("running each chunked subgraph under TVM")
-        names = {item.region.name for item in compiled if item.plan.chunk_count > len(item.plan.steps)}
+        names = {item.region.name for item in compiled if any(step.is_split for step in item.plan.steps)}
         split = frontend.run_regions(partitioned, {n: feeds[n] for n in feeds if n in names}, chunked=True)
     constants = frontend.constants(partitioned)
     results = tuple(_region_result(item, run.regions[item.region.name], whole, split, constants) for item in compiled)
@@ -164,7 +159,7 @@ def _region_result(
     return RegionResult(
         name=name,
         max_abs_diff=diff,
-        tolerance=region_tolerance(compiled.region, run.inputs, constants),
+        tolerance=region_tolerance(compiled.region, run.inputs, run.outputs, constants),
         executions=len(executions),
         dram_bytes=Pair(predicted.traffic.total_bytes, measured.dram_bytes),
         sram_peak_bytes=Pair(predicted.sram_peak_bytes, measured.sram_peak_bytes),
@@ -177,55 +172,11 @@ def _output_results(
 ) -> tuple[OutputResult, ...]:
     """Compare the network's outputs.
 
-    Each step adds its own rounding errors, of relative size ``sqrt(n) * u`` (see ``region_tolerance``), to those of the
-    steps before it; in the worst chain they add up.
+    Each step adds its own rounding errors (see ``tolerance.rounding``) to those of the steps before it; in the worst
+    chain they add up.
     """
-    factor = _CONFIDENCE * _UNIT_ROUNDOFF * sum(math.sqrt(_reduction_length(region)) for region in regions)
+    factor = sum(rounding(reduction_length(step)) for region in regions for step in region.steps)
     return tuple(
-        OutputResult(name, max_abs_diff(ours, theirs), factor * _magnitude(theirs))
+        OutputResult(name, max_abs_diff(ours, theirs), factor * magnitude(theirs))
         for name, ours, theirs in zip(names, run.outputs, expected, strict=True)
     )
-
-
-def region_tolerance(region: Region, inputs: Sequence[Array], constants: Mapping[str, Array]) -> float:
-    """How far two correct executions of ``region`` on ``inputs`` may be apart, as an absolute value.
-
-    Two sums of the same ``n`` float32 products in different orders differ by at most about ``sqrt(n) * u * sum(|x*w|)``
-    times a small constant (probabilistic bound, Higham and Mary 2019, u = 2**-24; the constant here is 8). The sum is
-    bounded by ``max|x| * max over the output channels of sum|w|``, plus the bias. So the tolerance follows from the
-    operands, and grows with the reduction length only.
-    """
-    values = {tensor.name: array for tensor, array in zip(region.inputs, inputs, strict=True)}
-    total = 0.0
-    for step in region.steps:
-        arrays = {t.name: values[t.name] if t.digest is None else constants[t.digest] for t in step.inputs}
-        weight = np.abs(np.asarray(arrays[step.weight.name], dtype=np.float64))
-        per_channel = weight.reshape(weight.shape[0], -1).sum(axis=1)
-        bound = _magnitude(arrays[step.data.name]) * float(per_channel.max(initial=0.0))
-        if step.bias is not None:
-            bound += _magnitude(arrays[step.bias.name])
-        length = weight[0].size + 1
-        total += _CONFIDENCE * math.sqrt(length) * _UNIT_ROUNDOFF * bound
-    return total
-
-
-def max_abs_diff(ours: Array, theirs: Array) -> float:
-    """The largest difference of two arrays; infinite where shapes, dtypes, NaNs or infinities do not match."""
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return math.inf
-    if not ours.size:
-        return 0.0
-    with np.errstate(invalid="ignore"):
-        diff = np.abs(np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64))
-    same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
-    diff = np.where(same, 0.0, diff)
-    return float(np.nan_to_num(diff, nan=math.inf, posinf=math.inf).max())
-
-
-def _magnitude(array: Array) -> float:
-    finite = np.abs(array[np.isfinite(array)])
-    return float(finite.max(initial=0.0))
-
-
-def _reduction_length(region: Region) -> int:
-    return sum(step.op.in_channels_per_group * step.op.kernel[0] * step.op.kernel[1] for step in region.steps)
