@@ -55,25 +55,20 @@ class Maker:
         return self.one_of((1, 2, self.between(1, 5), self.lanes, self.between(1, 2 * self.lanes + 3)))
 
     def tensor(self, shape: tuple[int, ...], layout: str = "", *, constant: bool = False, scale: float = 1) -> Tensor:
-        """A tensor of random values that no step writes."""
+        """A tensor of random values that no step writes; none is near 0, so that it may divide."""
         name = f"t{len(self.values)}"
-        value = (self.rng.standard_normal(shape) * scale).astype(np.float32)
+        value = self.rng.standard_normal(shape)
+        value = ((value + np.copysign(0.1, value)) * scale).astype(np.float32)
         self.values[name] = value
         tensor = Tensor(name, shape, "float32", digest_of(value) if constant else None, layout)
         if not constant:
             self.inputs.append(tensor)
         return tensor
 
-    def vector(self, channels: int, function: str = "add") -> Tensor:
-        """One value a channel in any shape; not near 0 where it divides."""
+    def vector(self, channels: int) -> Tensor:
+        """One value a channel in any shape."""
         shape = self.one_of(((channels,), (channels, 1, 1), (1, channels, 1, 1)))
-        tensor = self.tensor(shape, constant=self.constant)
-        if function == "divide":
-            value = (np.sign(self.values[tensor.name]) * self.rng.uniform(0.5, 2, shape)).astype(np.float32)
-            self.values[tensor.name] = value
-            if self.constant:
-                return replace(tensor, digest=digest_of(value))
-        return tensor
+        return self.tensor(shape, constant=self.constant)
 
     def map_tensor(self, channels: int, rows: int, cols: int, images: int, *, constant: bool = False) -> Tensor:
         layout = self.one_of(("", "", "NHWC", "NCHW", "NWCH"))
@@ -174,7 +169,9 @@ OPERATORS: dict[str, Any] = {
 
 def add_step(make: Maker, op: Operator, data: Tensor, output: Tensor | None = None, channel: int = 0) -> Tensor:
     """Append a step on ``data`` with a random epilogue; its output, a new tensor unless one is given."""
-    name = f"s{len(make.steps)}"
+    name, exact = f"s{len(make.steps)}", data.name in make.values
+    if isinstance(op, Elementwise) and op.function == "reverse_divide" and not exact:
+        op = replace(op, function="reverse_subtract")  # what was computed may be near 0
     weight = bias = clip = other = None
     if isinstance(op, Conv2d | Conv2dTranspose):
         weight = weights(make, op)
@@ -182,16 +179,16 @@ def add_step(make: Maker, op: Operator, data: Tensor, output: Tensor | None = No
         clip = make.one_of(CLIPS)
     elif isinstance(op, Elementwise) and op.partner == "map":
         other = data
-        if make.between(0, 3):
+        if make.between(0, 3) or op.function == "divide":
             constant = bool(make.between(0, 1))  # a constant has one image
             other = make.map_tensor(op.channels, op.rows, op.cols, 1 if constant else make.images, constant=constant)
     elif isinstance(op, Elementwise) and op.partner == "vector":
-        other = make.vector(op.channels, op.function)
+        other = make.vector(op.channels)
     if output is None:
         layout = make.one_of(("", "", "NHWC"))
         shape = make.map_shape(layout, op.out_channels, op.out_rows, op.out_cols, make.images)
         output = Tensor(f"y{len(make.steps)}", shape, "float32", None, layout)
-    chain = () if reads_nothing(op) else activations(make, op, exact=data.name in make.values)
+    chain = () if reads_nothing(op) else activations(make, op, exact=exact)
     make.steps.append(
         Step(name, op, data, weight, output, make.images, bias, clip, other, chain, channel, origin=(name,))
     )
@@ -212,7 +209,7 @@ def activations(make: Maker, op: Operator, *, exact: bool = False) -> tuple[Acti
     chain = []
     for _ in range(make.one_of((0, 0, 1, 1, 2))):
         function = make.one_of((*PARTNERED, *ALONE))
-        vector = make.vector(op.out_channels, function) if function in PARTNERED and make.between(0, 1) else None
+        vector = make.vector(op.out_channels) if function in PARTNERED and make.between(0, 1) else None
         value0, value1 = {"clip": (-0.5, 0.625), "leaky_relu": (0.125, 0.0)}.get(function, (0.75, 0.0))
         chain.append(Activation(function, vector, value0, value1))
     if exact and isinstance(op, Elementwise) and op.function == "copy" and not chain:
