@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from tvm_sramtile.relax.read_pointwise import (
     read_unary,
 )
 from tvm_sramtile.relax.read_spatial import (
+    pool_in_two,
     read_adaptive_avg_pool2d,
     read_avg_pool2d,
     read_max,
@@ -132,7 +133,7 @@ class _Finder:
         except RefusedError as reason:
             refusal = str(reason)
         for found in self._candidates(block, position, readings, refusal):
-            if self.accept(found) or len(found.places) == 1:
+            if self.accept(found):
                 break
         self.found.append(found)
         self.taken |= set(found.places)
@@ -140,8 +141,8 @@ class _Finder:
             for _, at in found.places:
                 self.scene.layouts[identity(block.bindings[at].var)] = readings[0].output_layout
 
-    def _candidates(self, block: Any, position: int, readings: tuple[Reading, ...], refusal: str) -> Any:
-        """The operator with all that it can take in, then alone."""
+    def _candidates(self, block: Any, position: int, readings: tuple[Reading, ...], refusal: str) -> Iterator[Found]:
+        """The operator with all that it can take in, then in smaller steps, then alone."""
         kind = op_name(block.bindings[position].value).rpartition(".")[2]
         if not readings:
             name = str(block.bindings[position].var.name)
@@ -152,9 +153,14 @@ class _Finder:
             longest = epilogue_of(readings[0], block, position, self.scene.uses, gate)
             if longest.positions:
                 reading = readings[0] if gate is None else _as_copy(readings[0])
-                yield self._made(kind, block, position, (reading,), longest)
+                whole = self._made(kind, block, position, (reading,), longest)
+                yield whole
+                yield from _in_smaller_steps(whole)
         plain = Epilogue(activations=readings[0].activations)
-        yield self._made(kind, block, position, readings, plain)
+        alone = self._made(kind, block, position, readings, plain)
+        yield alone
+        if smaller := [*_in_smaller_steps(alone)] if self.epilogue else []:
+            yield from (*smaller, alone)
 
     def _gate(self, block: Any, position: int, reading: Reading) -> Epilogue | None:
         call = block.bindings[position].value
@@ -176,6 +182,13 @@ class _Finder:
             steps.append(replace(step, output_channel=channel, origin=names))
             channel += reading.op.out_channels
         return Found(kind, names[0], tuple((identity(block), at) for at in positions), namer.operands, tuple(steps))
+
+
+def _in_smaller_steps(found: Found) -> Iterator[Found]:
+    """The same in more steps that take less room each, if there is a way."""
+    smaller = None if found.step is None else pool_in_two(found.step)
+    if smaller is not None:
+        yield replace(found, steps=smaller)
 
 
 def _as_copy(reading: Reading) -> Reading:
