@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import relax_graphs as graphs
 import tvm
 from tvm import relax
 from tvm.relax import op
-from tvm.script import ir as I  # noqa: N812 (what everyone calls it)
-from tvm.script import relax as R  # noqa: N812
+from tvm.script import relax as R  # noqa: N812 (what everyone calls it)
 
 from tvm_sramtile import relax as front
 from tvm_sramtile.attributes import RegionAttributes
@@ -20,7 +20,7 @@ SPEC = AcceleratorSpec(name="small", sram_bytes=2820, channel_align=4)
 ROOMY = AcceleratorSpec(name="roomy", sram_bytes=1 << 20)
 X = graphs.tensor("x", 1, 4, 16, 10)
 W, B = graphs.literal(1, 4, 4, 3, 3), graphs.literal(3, 1, 4, 1, 1)
-CHUNKS = ["strided_slice"] * 3 + ["nn.conv2d"] * 3 + ["concat"]
+CHUNKS = ["strided_slice", "nn.conv2d"] * 3 + ["concat"]
 INPUT = graphs.random(0, 1, 4, 16, 10)
 
 
@@ -132,30 +132,29 @@ def test_every_function_of_a_module() -> None:
     assert result["third"].same_as(mod["third"])
 
 
-@I.ir_module
-class Branches:
-    @R.function
-    def main(
-        flag: R.Tensor((), "bool"), x: R.Tensor((1, 4, 16, 10), "float32"), w: R.Tensor((4, 4, 3, 3), "float32")
-    ) -> R.Tensor((1, 4, 16, 10), "float32"):
-        if flag:
-            y = R.nn.conv2d(x, w, padding=1)
-            r = R.nn.relu(y)
-        else:
-            r = R.nn.relu(x)
-        return r
+@R.function
+def branches(
+    flag: R.Tensor((), "bool"), x: R.Tensor((1, 4, 16, 10), "float32"), w: R.Tensor((4, 4, 3, 3), "float32")
+) -> R.Tensor((1, 4, 16, 10), "float32"):
+    R.func_attr({"global_symbol": "main"})
+    if flag:
+        y = R.nn.conv2d(x, w, padding=1)
+        r = R.nn.relu(y)
+    else:
+        r = R.nn.relu(x)
+    return r
 
 
 def test_branches_of_an_if() -> None:
+    mod = tvm.IRModule({"main": branches})
     for outline, ops in ((False, [*CHUNKS, "nn.relu"]), (True, ["sramtile_conv2d_0"])):
-        result = split(Branches, outline=outline)
+        result = split(mod, outline=outline)
         branch = result["main"].body.blocks[0].bindings[0].value.true_branch
         calls = [b.value.op for block in branch.blocks for b in block.bindings if isinstance(b.value, relax.Call)]
         assert [getattr(call, "name", "").removeprefix("relax.") or call.name_hint for call in calls] == ops
-        partitioned = front.partition_for_sramtile(Branches, SPEC)
-        inputs = {"flag": graphs.np.array(True), "x": INPUT, "w": graphs.random(1, 4, 4, 3, 3)}
-        run = front.run_accelerator(partitioned, inputs)
-        graphs.assert_close(run.outputs, front.run_host(Branches, inputs), 1e-5)
+    inputs = {"flag": np.array(True), "x": INPUT, "w": graphs.random(1, 4, 4, 3, 3)}
+    run = front.run_accelerator(front.partition_for_sramtile(mod, SPEC), inputs)
+    graphs.assert_close(run.outputs, front.run_host(mod, inputs), 1e-5)
 
 
 @pytest.mark.parametrize("marks", [{"Codegen": "other"}, {"Composite": "other.conv2d"}, {"Primitive": True}])
@@ -220,17 +219,20 @@ def test_a_result_with_several_uses_and_as_output() -> None:
 
 
 def test_what_cannot_be_split_stays() -> None:
-    wide = graphs.module([graphs.tensor("x", 1, 4, 4, 400)], lambda _, x: conv(x))
-    assert split(wide).same_as(wide)
+    mod, tiny = graphs.module([X], layer), SPEC.replace(sram_bytes=64)
+    assert split(mod, tiny).same_as(mod)
     with pytest.raises(DoesNotFit) as caught:
-        front.SplitOversized(SPEC, Options(on_refusal="error"))(wide)
-    assert str(caught.value).startswith(
-        "conv2d gv (1x4x4x400): one output row does not fit small: "
-        "weights 576 + input 19200 + output 6400 = 26176 B in pool, 23356 B more than its 2820 B."
+        front.SplitOversized(tiny, Options(on_refusal="error"))(mod)
+    assert str(caught.value) == (
+        "conv2d lv (1x4x16x10): not even 1 row, 1 column and 4 channels of output fit small: "
+        "weights 576 + input 144 + output 16 = 736 B in pool, 672 B more than its 64 B. "
+        "What would help: sram_bytes of at least 736"
     )
-    transposed = graphs.module([X], lambda _, x: op.nn.conv2d_transpose(x, W))
-    with pytest.raises(UnsupportedOp, match=r"^conv2d_transpose gv: no unit of the accelerator computes it$"):
-        front.SplitOversized(SPEC, Options(on_refusal="error"))(transposed)
+    half = relax.Var("x", R.Tensor((1, 4, 16, 10), "float16"))
+    mod = graphs.module([half], lambda _, x: conv(x, relax.const(np.ones((4, 4, 3, 3), np.float16))))
+    assert split(mod).same_as(mod)
+    with pytest.raises(UnsupportedOp, match=r"^conv2d gv: dtype float16 of data: the accelerator takes float32$"):
+        front.SplitOversized(SPEC, Options(on_refusal="error"))(mod)
 
 
 def test_the_spec_may_be_a_name_or_a_file(tmp_path: Any) -> None:

@@ -17,7 +17,7 @@ from tvm import relax
 from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.ir import digest_of
-from tvm_sramtile.relax.access import constant_value, is_constant, op_name
+from tvm_sramtile.relax.access import constant_value, is_constant, number_of, op_name
 from tvm_sramtile.relax.emit import body_is_chunked, region_function
 from tvm_sramtile.relax.regions import literals_in
 from tvm_sramtile.relax.walk import blocks_of, identity
@@ -141,10 +141,10 @@ class _Comparison:
             alike = ours.op.same_as(theirs.op) and len(ours.args) == len(theirs.args)
             if alike and tvm_ffi.structural_equal(ours.attrs, theirs.attrs):
                 return None
-        elif isinstance(theirs, relax.Tuple) and isinstance(ours, relax.Tuple):
-            if len(ours.fields) == len(theirs.fields):
+        elif isinstance(theirs, relax.Tuple) and any(map(_is_value, theirs.fields)):
+            if isinstance(ours, relax.Tuple) and len(ours.fields) == len(theirs.fields):
                 return None
-        elif not isinstance(ours, relax.Call | relax.Tuple | relax.Var) and tvm_ffi.structural_equal(ours, theirs):
+        elif not isinstance(ours, relax.Call | relax.Var) and tvm_ffi.structural_equal(ours, theirs):
             return None
         return f"is {self._text(ours)} in its body, {self._text(theirs)} by its plan"
 
@@ -152,7 +152,7 @@ class _Comparison:
         if isinstance(ours, relax.Call):
             for index, pair in enumerate(zip(ours.args, theirs.args, strict=True)):
                 yield (*pair, f"operand {index} of {_short(ours)}")
-        elif isinstance(ours, relax.Tuple):
+        elif isinstance(ours, relax.Tuple) and any(map(_is_value, ours.fields)):
             for index, pair in enumerate(zip(ours.fields, theirs.fields, strict=True)):
                 yield (*pair, f"part {index}")
 
@@ -165,7 +165,10 @@ class _Comparison:
             return f"a constant of shape {constant_value(value).shape}"
         if isinstance(value, relax.Tuple):
             return f"a tuple of {len(value.fields)}" if any(map(_is_value, value.fields)) else str(value)
-        return f"parameter {value.name}" if isinstance(value, relax.Var) else str(value)
+        if isinstance(value, relax.Var):
+            return f"parameter {value.name}"
+        number = number_of(value)
+        return str(value if number is None else number)
 
 
 def _is_value(expr: Any) -> bool:

@@ -64,9 +64,12 @@ class SplitOversized:
         ops: Collection[str] | None = None,
         axes: Collection[Direction] = DIRECTIONS,
     ) -> None:
-        is_spec = capacity_or_spec is None or isinstance(capacity_or_spec, AcceleratorSpec | str | Path)
-        self.spec = load_spec(capacity_or_spec) if is_spec else None
-        self.capacity = capacity_or_spec if self.spec is None else SpecCapacity(self.spec)
+        self.spec: AcceleratorSpec | None = None
+        if capacity_or_spec is None or isinstance(capacity_or_spec, AcceleratorSpec | str | Path):
+            self.spec = load_spec(capacity_or_spec)
+            self.capacity: Capacity = SpecCapacity(self.spec)
+        else:
+            self.capacity = capacity_or_spec
         self.options = options or Options()
         self.outline = outline
         self.ops = frozenset(map(_known_op, DEFAULT_OPS if ops is None else ops))
@@ -78,7 +81,8 @@ class SplitOversized:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Called by TVM."""
         edit, names = ModuleEdit(mod), Names.of(mod)
-        if self.outline:
+        decisions: Mapping[str, Sequence[Decision]] = {}
+        if self.outline and self.spec is not None:
             decisions = decide_all(mod, self.spec, self.options, constants=False)
         for var, function in plain_functions(mod):
             if self.outline:
@@ -124,8 +128,8 @@ class SplitOversized:
     def _split(self, found: Found) -> Replacement | SramtileError | None:
         """The chunks of an operator; ``None`` where it fits."""
         capacity, step, prefix = self.capacity, found.step, f"{found.kind} {found.name}: "
-        if step is None:
-            return UnsupportedOp(prefix + found.refusal)
+        if step is None:  # or it is a concatenation, which has a step for each part
+            return UnsupportedOp(prefix + found.refusal) if found.refusal else None
         verdict = judge(step)
         if not verdict.ok:
             return UnsupportedOp(prefix + verdict.reason)
