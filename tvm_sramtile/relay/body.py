@@ -1,145 +1,123 @@
-"""Reads the body of a region back and compares it with the plan: TVM would compute what the program computes."""
+"""A region's body compared with its plan: what TVM would run is what the accelerator is told to do.
+
+The body that the attributes ask for is emitted once more, and the two are compared value by value.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import tvm
 from tvm import relay
 
-from tvm_sramtile.attributes import RegionAttributes, check_body
+from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.errors import CheckFailed
-from tvm_sramtile.geometry import Conv2d
-from tvm_sramtile.ints import Range
-from tvm_sramtile.ir import Clip, Step, Tensor, digest_of
-from tvm_sramtile.plan import Chunk, StepPlan
-from tvm_sramtile.relay.emit import right_pad
-from tvm_sramtile.relay.graph import Graph, Node, graph_of
-from tvm_sramtile.relay.read import Refusal, clip_of, op_name, read_conv2d, shape_of
+from tvm_sramtile.ir import digest_of
+from tvm_sramtile.relay.access import constant_value, dtype_of, is_constant, op_name, static_shape
+from tvm_sramtile.relay.emit import body_is_chunked, region_function
+from tvm_sramtile.relay.graph import Graph, Node, graph_of, post_order
 
 
 def check_function(name: str, function: Any, attributes: RegionAttributes) -> None:
-    """Prove that a region's body, whole or in chunks, is what its attributes say; raises ``CheckFailed`` if not."""
+    """Compare the body of a region with its plan: it is the operators whole, or the plan's chunks.
+
+    Raises:
+        CheckFailed: the body computes something else than the plan says.
+    """
     region = attributes.region
     if len(function.params) != len(region.inputs):
         raise CheckFailed(f"function {name}: it has {len(function.params)} parameters, its region {len(region.inputs)}")
-    graph = graph_of(function.body)
     for param, tensor in zip(function.params, region.inputs, strict=True):
-        if shape_of(param) != tensor.shape or param.checked_type.dtype != tensor.dtype:
+        if (static_shape(param), dtype_of(param)) != (tensor.shape, tensor.dtype):
             raise CheckFailed(f"function {name}: parameter {param.name_hint} is not {tensor.dtype} {tensor.shape}")
-    params = {tensor.name: param for param, tensor in zip(function.params, region.inputs, strict=True)}
-    (step,), (plan,) = region.steps, attributes.plan.steps
-    _Body(name, graph, params, step, plan).check(graph.resolve(function.body))
+    literals = constant_nodes(function)
+    for constant in region.constants:
+        if str(constant.digest) not in literals:
+            raise CheckFailed(f"function {name}: it does not carry its constant {constant.name} {constant.shape}")
+    chunked = body_is_chunked(attributes)
+    difference = _difference(function, region_function(attributes, literals, chunked=chunked))
+    # The limit of chunks to unroll is no part of what is computed: the other body is right as well.
+    if difference is None or _difference(function, region_function(attributes, literals, chunked=not chunked)) is None:
+        return
+    raise CheckFailed(f"function {name}: {difference}")
 
 
-class _Body:
-    def __init__(self, name: str, graph: Graph, params: dict[str, Node], step: Step, plan: StepPlan) -> None:
-        self.name, self.graph, self.params, self.step, self.plan = name, graph, params, step, plan
+def constant_nodes(function: Any) -> dict[str, Node]:
+    """The nodes of the constants of a function's body by their digests."""
+    nodes = [node for node in post_order(function.body) if is_constant(node)]
+    return {digest_of(constant_value(node)): node for node in nodes}
 
-    def check(self, result: Node) -> None:
-        """The whole body."""
-        if op_name(result) != "concatenate":
-            self.whole(result)
-            return
-        if result.attrs.axis != 2:
-            self.fail(f"chunks are put together along axis {result.attrs.axis}, must be 2")
-        parts = self.resolve(result.args[0])
-        if not isinstance(parts, relay.Tuple):
-            self.fail("what is put together is no tuple of chunks")
-        seen: list[Chunk] = []
-        for index, part in enumerate(parts.fields):
-            planned = self.plan.chunks[index] if index < len(self.plan.chunks) else None
-            start = seen[-1].out_rows.stop if seen else 0
-            seen.append(self.chunk(index, self.resolve(part), start, planned))
-        check_body(self.name, self.plan, seen)
 
-    def whole(self, result: Node) -> None:
-        """The operator and its epilogue in one piece."""
-        core = self.epilogue("its operator", result)
-        self.same("its operator", self.convolution("its operator", core), self.step.op)
-        self.operand("its operator", core.args[0], self.step.data)
+def _difference(found: Any, wanted: Any) -> str | None:
+    """The first difference between two functions of as many parameters; ``None`` where they compute the same."""
+    params = dict(zip(found.params, wanted.params, strict=True))
+    return _Comparison(graph_of(found.body), params).run(found.body, wanted.body)
 
-    def chunk(self, index: int, part: Node, start: int, planned: Chunk | None) -> Chunk:
-        """The chunk that a part of the concatenation computes."""
-        where = f"chunk {index}"
-        core = self.epilogue(where, part)
-        shape = shape_of(core)
-        if shape is None or len(shape) != 4:
-            self.fail(f"{where} is no map of static shape")
-        out_rows = Range(start, start + shape[2])
-        if op_name(core) == "zeros":
-            if planned is None or (len(planned.in_rows) and len(self.plan.in_cols)):
-                self.fail(f"{where} is zeros, but reads input rows")
-            return replace(planned, out_rows=out_rows)
-        op = self.convolution(where, core)
-        rows, cols = self.slice(where, core.args[0])
-        if cols != self.plan.in_cols:
-            self.fail(f"{where} reads columns {cols}, its plan {self.plan.in_cols}")
-        top, _, bottom, _ = op.padding
-        pads = (top, self.plan.pad_left, bottom, right_pad(self.step.op))
-        self.same(where, op, replace(self.step.op, in_rows=len(rows), in_cols=len(cols), padding=pads))
-        return Chunk(out_rows, rows, top, bottom)
 
-    def epilogue(self, where: str, node: Node) -> Node:
-        """Check bias and limits; what is below them."""
-        clip = clip_of(node)
-        if clip is not None:
-            node = self.resolve(node.args[0])
-        if (clip or Clip()) != (self.step.clip or Clip()):
-            self.fail(f"{where} is limited by {clip}, its step by {self.step.clip}")
-        has_bias = op_name(node) in ("add", "nn.bias_add")
-        if has_bias != (self.step.bias is not None):
-            self.fail(f"{where} has {'a' if has_bias else 'no'} bias, unlike its step")
-        if has_bias and self.step.bias is not None:
-            self.operand(where, node.args[1], self.step.bias)
-            node = self.resolve(node.args[0])
-        return node
+@dataclass(slots=True)
+class _Comparison:
+    """Goes through two functions at once, each pair of values once.
 
-    def convolution(self, where: str, core: Node) -> Conv2d:
-        """The convolution that a node is, with the step's weight."""
-        op = read_conv2d(core) if op_name(core) == "nn.conv2d" else None
-        if op is None or isinstance(op, Refusal):
-            self.fail(f"{where} is no nn.conv2d of the accelerator: {op or op_name(core)}")
-        self.operand(where, core.args[1], self.step.weight)
-        return op
+    Attributes:
+        graph: of the function that is checked.
+        params: from its parameters to those of the other.
+    """
 
-    def slice(self, where: str, data: Node) -> tuple[Range, Range]:
-        """The rows and columns of the step's map that a chunk reads."""
-        data = self.resolve(data)
-        extents = [Range(0, extent) for extent in self.step.data.shape]
-        if op_name(data) == "strided_slice":
-            attrs = data.attrs
-            axes = range(len(attrs.begin)) if attrs.axes is None else [int(axis) for axis in attrs.axes]
-            if attrs.slice_mode != "end" or any(int(stride) != 1 for stride in attrs.strides or ()):
-                self.fail(f"{where} reads with a stride")
-            for axis, begin, end in zip(axes, attrs.begin, attrs.end, strict=True):
-                extents[axis] = Range(int(begin), int(end))
-            data = data.args[0]
-        self.operand(where, data, self.step.data)
-        images, channels, rows, cols = extents
-        if (len(images), len(channels)) != self.step.data.shape[:2]:
-            self.fail(f"{where} reads images {images} and channels {channels}, must read all")
-        return rows, cols
+    graph: Graph
+    params: Mapping[Node, Node]
+    same: set[tuple[Node, Node]] = field(default_factory=set)
 
-    def operand(self, where: str, node: Node, tensor: Tensor) -> None:
-        """``node`` is the tensor: its parameter, or a constant of its value."""
-        node = self.resolve(node)
-        if tensor.digest is None:
-            if not node.same_as(self.params[tensor.name]):
-                self.fail(f"{where} does not read parameter {tensor.name} where its step does")
-        elif not isinstance(node, relay.Constant) or digest_of(node.data.numpy()) != tensor.digest:
-            self.fail(f"{where} does not read the constant {tensor.name} of its step")
+    def run(self, found: Node, wanted: Node) -> str | None:
+        """The first difference; a sum of many parts is too deep to recurse."""
+        waiting = [(found, wanted, "its result")]
+        while waiting:
+            ours, theirs, name = waiting.pop()
+            ours = self.graph.resolve(ours)
+            if (ours, theirs) in self.same:
+                continue
+            if not self._is_like(ours, theirs):
+                return f"{name} is {_text(ours)} in its body, {_text(theirs)} by its plan"
+            self.same.add((ours, theirs))
+            waiting += reversed(list(_operands(ours, theirs)))
+        return None
 
-    def same(self, where: str, found: Conv2d, wanted: Conv2d) -> None:
-        """All attributes are equal."""
-        for name in Conv2d.__dataclass_fields__:
-            if getattr(found, name) != getattr(wanted, name):
-                self.fail(f"{where} has {name} {getattr(found, name)}, must have {getattr(wanted, name)}")
+    def _is_like(self, ours: Node, theirs: Node) -> bool:
+        """Whether two values are the same, their operands apart."""
+        if is_constant(ours) or is_constant(theirs):
+            return is_constant(ours) and is_constant(theirs) and _is_same_constant(ours, theirs)
+        if isinstance(theirs, relay.Var):
+            return isinstance(ours, relay.Var) and theirs.same_as(self.params.get(ours))
+        if isinstance(theirs, relay.Tuple):
+            return isinstance(ours, relay.Tuple) and len(ours.fields) == len(theirs.fields)
+        if not isinstance(ours, relay.Call) or len(ours.args) != len(theirs.args):
+            return False
+        return bool(ours.op == theirs.op and tvm.ir.structural_equal(ours.attrs, theirs.attrs))
 
-    def resolve(self, node: Node) -> Node:
-        """What a ``let`` variable stands for."""
-        return self.graph.resolve(node)
 
-    def fail(self, message: str) -> NoReturn:
-        """Raise, naming the function."""
-        raise CheckFailed(f"function {self.name}: {message}")
+def _is_same_constant(ours: Node, theirs: Node) -> bool:
+    return bool(ours.same_as(theirs)) or digest_of(constant_value(ours)) == digest_of(constant_value(theirs))
+
+
+def _operands(ours: Node, theirs: Node) -> Iterator[tuple[Node, Node, str]]:
+    if isinstance(theirs, relay.Call):
+        for index, pair in enumerate(zip(ours.args, theirs.args, strict=True)):
+            yield (*pair, f"operand {index} of {op_name(theirs)}")
+    elif isinstance(theirs, relay.Tuple):
+        for index, pair in enumerate(zip(ours.fields, theirs.fields, strict=True)):
+            yield (*pair, f"part {index}")
+
+
+def _text(value: Node) -> str:
+    if is_constant(value):
+        return f"a constant of shape {static_shape(value)}"
+    if isinstance(value, relay.Tuple):
+        return f"a tuple of {len(value.fields)}"
+    if isinstance(value, relay.Var):
+        return f"parameter {value.name_hint}"
+    if not op_name(value):
+        return type(value).__name__
+    attrs = value.attrs
+    named = {} if attrs is None else {str(key): attrs[key] for key in attrs.keys()}  # noqa: SIM118 - no dict
+    return f"{op_name(value)}({', '.join(f'{key}={named[key]}' for key in named)})"

@@ -14,11 +14,11 @@ from tvm import relay
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
 from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.engine.native import ENGINE_SOURCES, engine_object, region_object
-from tvm_sramtile.ir import Tensor, digest_of
+from tvm_sramtile.ir import Tensor
 from tvm_sramtile.isa.table import COUNTERS
-from tvm_sramtile.relay.body import check_function
+from tvm_sramtile.relay.access import constant_value
+from tvm_sramtile.relay.body import check_function, constant_nodes
 from tvm_sramtile.relay.functions import read_attributes
-from tvm_sramtile.relay.graph import post_order
 from tvm_sramtile.relay.module import RegionEntry, TensorType, region_module
 
 
@@ -56,8 +56,7 @@ def compiled(name: str, function: relay.Function, attributes: RegionAttributes) 
 
 def constants_of(function: relay.Function) -> dict[str, Any]:
     """The constants of a function's body by their digests."""
-    values = (node.data.numpy() for node in post_order(function.body) if isinstance(node, relay.Constant))
-    return {digest_of(value): value for value in values}
+    return {digest: constant_value(node) for digest, node in constant_nodes(function).items()}
 
 
 def _types(tensors: tuple[Tensor, ...]) -> tuple[TensorType, ...]:

@@ -5,8 +5,8 @@ Nodes are objects of TVM, compared and hashed by identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tvm import relay
@@ -148,6 +148,30 @@ def rewrite(graph: Graph, replace: Mapping[Node, Callable[[Lookup], Node]], abso
             if rebuilt is not node:
                 new[node] = rebuilt
     return lookup(graph.order[-1])
+
+
+def placed(node: Node, lookup: Lookup) -> Node:
+    """What stands for a node of the graph, or for one that a reader has made of such nodes."""
+    found = lookup(node)
+    return _rebuild(node, lookup) if found.same_as(node) else found
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What is to be replaced in one function."""
+
+    replace: dict[Node, Callable[[Lookup], Node]] = field(default_factory=dict)
+    absorbed: set[Node] = field(default_factory=set)
+
+    def take(self, nodes: Sequence[Node], build: Callable[[Lookup], Node]) -> None:
+        """Replace nodes, of which each is used by the next one only, by what ``build`` makes."""
+        self.replace[nodes[-1]] = build
+        self.absorbed.update(nodes[:-1])
+
+    def apply(self, function: Any, graph: Graph) -> Any:
+        """The function with its body rewritten."""
+        body = rewrite(graph, self.replace, frozenset(self.absorbed))
+        return relay.Function(function.params, body, function.ret_type, function.type_params, function.attrs)
 
 
 def _rebuild(node: Node, lookup: Lookup) -> Node:

@@ -9,12 +9,13 @@ import tvm
 from tvm import relay
 
 from tvm_sramtile.frontend import HostOp
-from tvm_sramtile.relay.functions import read_marks
-from tvm_sramtile.relay.graph import Node, graph_of, is_closed, post_order
-from tvm_sramtile.relay.read import op_name, shape_of, value_name
-from tvm_sramtile.relay.split import NO_UNIT, candidates
+from tvm_sramtile.relay.access import named_ops, op_name, static_shape
+from tvm_sramtile.relay.decide import NO_UNIT, decide_function
+from tvm_sramtile.relay.functions import read_marks, typed_copy
+from tvm_sramtile.relay.graph import Graph, Node, graph_of, is_closed, post_order
+from tvm_sramtile.relay.read import find_steps
 
-NOT_PARTITIONED = "the module was not partitioned"
+NOT_PARTITIONED = "the module has not been partitioned"
 
 
 def host_ops(mod: tvm.IRModule) -> tuple[HostOp, ...]:
@@ -22,7 +23,7 @@ def host_ops(mod: tvm.IRModule) -> tuple[HostOp, ...]:
 
     Functions of other back ends are left out: they do not run on the host either.
     """
-    typed = relay.transform.InferType()(mod)
+    typed = typed_copy(mod)
     functions = [typed[var] for var in function_order(typed) if not is_closed(typed[var])]
     return tuple(op for function in functions for op in _function_ops(typed, function))
 
@@ -31,50 +32,53 @@ def function_order(mod: tvm.IRModule) -> list[Any]:
     """The variables of the module's Relay functions: ``main``, then each in order of its first call, then the rest."""
     functions = {var: function for var, function in mod.functions.items() if isinstance(function, relay.Function)}
     by_name = sorted(functions, key=lambda var: (var.name_hint != "main", var.name_hint))
-    order: list[Any] = []
+    order: dict[Any, None] = {}
     waiting = list(reversed(by_name))
     while waiting:
         var = waiting.pop()
         if var in order:
             continue
-        order.append(var)
+        order[var] = None
         called = [
             node.op
             for node in post_order(functions[var].body)
             if isinstance(node, relay.Call) and isinstance(node.op, relay.GlobalVar) and node.op in functions
         ]
         waiting.extend(reversed(called))
-    return order
+    return list(order)
 
 
 def _function_ops(mod: tvm.IRModule, function: Any) -> list[HostOp]:
     graph = graph_of(function.body)
+    reasons = _reasons(mod, graph)
+    return [HostOp(op_name(node), name, macs_of(node), reasons.get(node) or NO_UNIT) for node, name in named_ops(graph)]
+
+
+def _reasons(mod: tvm.IRModule, graph: Graph) -> dict[Node, str]:
+    """Why operators that have a reader are on the host."""
     marks = read_marks(mod)
-    reasons: dict[Node, str] = {}
     if marks is None:
-        reasons = dict.fromkeys((node for node in graph.order if op_name(node) == "nn.conv2d"), NOT_PARTITIONED)
-    else:
-        for candidate in candidates(graph, *marks, digests=False):
-            # One that fits can only stand here if somebody has added it after the partition.
-            reasons[candidate.match.nodes[0]] = candidate.reason or NOT_PARTITIONED
-    return [
-        HostOp(str(op_name(node)), value_name(node, index), macs_of(node), reasons.get(node, NO_UNIT))
-        for index, node in enumerate(node for node in graph.order if op_name(node) is not None)
-    ]
+        return {node: NOT_PARTITIONED for found in find_steps(graph) for node in found.nodes}
+    # One that fits can only stand here if somebody has added it after the partition.
+    decisions = decide_function(graph, *marks)
+    return {node: made.reason or NOT_PARTITIONED for made in decisions for node in made.found.nodes}
 
 
 def macs_of(call: Node) -> int:
-    """Multiply-accumulates of one call; 0 for operators without any, and where an extent is known at run time only."""
+    """Multiply-accumulates of one call; 0 for operators without any, and where an extent is known at run time only.
+
+    Taps in padding count, as is the custom, and so do those of a transposed convolution that are cropped.
+    """
     name = op_name(call)
-    if name not in ("nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.batch_matmul"):
+    if name not in ("nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.matmul", "nn.batch_matmul"):
         return 0
-    data, weight, output = (shape_of(node) for node in (*call.args[:2], call))
+    data, weight, output = (static_shape(node) for node in (*call.args[:2], call))
     if data is None or weight is None or output is None:
         return 0
     if name == "nn.dense":
         return math.prod(output) * data[-1]
-    if name == "nn.batch_matmul":
-        return math.prod(output) * data[1 if call.attrs.transpose_a else 2]
+    if name in ("nn.matmul", "nn.batch_matmul"):
+        return math.prod(output) * data[-2 if call.attrs.transpose_a else -1]
     # Each weight is used once for each position of the map that the kernel moves over, and each image.
     layout = str(call.attrs.data_layout)
     moved = data if name == "nn.conv2d_transpose" else output

@@ -1,18 +1,21 @@
-"""What is done to an imported module before it is partitioned: parameters bound, batch norm and constants folded."""
+"""What is done to an imported module before it is partitioned.
+
+Parameters are bound, batch norm and constants folded, and what changes nothing is left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm
 from tvm import relay
 
 from tvm_sramtile.errors import ModelError
-from tvm_sramtile.relay.functions import exchange, is_plain, type_definitions_of
-from tvm_sramtile.relay.graph import Graph, Lookup, Node, graph_of
-from tvm_sramtile.relay.read import is_per_channel, op_name, shape_of
-from tvm_sramtile.relay.split import Edits
+from tvm_sramtile.relay.access import dtype_of, is_constant, op_name, static_shape
+from tvm_sramtile.relay.functions import exchange, is_plain
+from tvm_sramtile.relay.graph import Edits, Graph, Lookup, Node, graph_of
+from tvm_sramtile.relay.reading import CHANNELS_FIRST, is_vector
 
 
 def prepare_module(mod: tvm.IRModule, params: Mapping[str, Any]) -> tvm.IRModule:
@@ -36,20 +39,19 @@ def prepare_module(mod: tvm.IRModule, params: Mapping[str, Any]) -> tvm.IRModule
         main = mod.get_global_var("main")
         functions[main] = relay.build_module.bind_params_by_name(functions[main], dict(params))
     # Called one by one: in a Sequential, the current opt_level would leave some out.
-    work = tvm.IRModule(
-        {var: f for var, f in functions.items() if isinstance(f, relay.Function)}, type_definitions_of(mod)
-    )
+    work = tvm.IRModule({var: f for var, f in functions.items() if isinstance(f, relay.Function)}, mod.type_definitions)
     for one_pass in _PASSES:
         work = one_pass(work)
     folded = {var.name_hint: function for var, function in work.functions.items()}
     changed = {var: folded[var.name_hint] for var, function in functions.items() if _is_open(function)}
     typed = exchange(mod, {**functions, **changed})
-    while True:
-        sums = {var: _sum_constants(typed[var]) for var in changed}
-        summed = {var: function for var, function in sums.items() if function is not None}
-        if not summed:
-            return typed
-        typed = exchange(typed, summed)
+    for simplify in (_without_pads, _with_sums):
+        while True:
+            simpler = {var: new for var in changed if (new := simplify(typed[var])) is not None}
+            if not simpler:
+                break
+            typed = exchange(typed, simpler)
+    return typed
 
 
 def parameter_names(mod: tvm.IRModule) -> list[str]:
@@ -76,7 +78,21 @@ def _is_open(function: Any) -> bool:
     return all(is_plain(node) for node in nested)
 
 
-def _sum_constants(function: Any) -> Any:
+def _without_pads(function: Any) -> Any:
+    """Without ``nn.pad`` that pads nothing, as importers put before pools; ``None`` when there is none."""
+    graph = graph_of(function.body)
+    edits = Edits()
+    for node in graph.order:
+        if op_name(node) == "nn.pad" and not any(int(width) for axis in node.attrs.pad_width for width in axis):
+            edits.replace[node] = _first_operand(node)
+    return edits.apply(function, graph) if edits.replace else None
+
+
+def _first_operand(call: Node) -> Callable[[Lookup], Node]:
+    return lambda lookup: lookup(call.args[0])
+
+
+def _with_sums(function: Any) -> Any:
     """``x + a + b`` with a constant for each channel twice, as folding leaves it, becomes ``x + (a + b)``.
 
     ``None`` when there is no such sum.
@@ -91,29 +107,30 @@ def _sum_constants(function: Any) -> Any:
         first = graph.resolve(node.args[0])
         if graph.only_user(first) is None or first in edits.replace:
             continue
-        edits.replace[node] = _biased(first.args[0], inner + outer)
-        edits.absorbed.add(first)
+        edits.take([first, node], _biased(first.args[0], inner + outer))
     return edits.apply(function, graph) if edits.replace else None
 
 
-def _biased(value: Node, bias: Any) -> Any:
+def _biased(value: Node, bias: Any) -> Callable[[Lookup], Node]:
     constant = relay.const(bias)
-
-    def build(lookup: Lookup) -> Node:
-        return relay.nn.bias_add(lookup(value), constant)
-
-    return build
+    return lambda lookup: relay.nn.bias_add(lookup(value), constant)
 
 
 def _constant_added(graph: Graph, node: Node) -> Any:
     """The constant, one element a channel, that ``node`` adds to a convolution's value, as a vector."""
-    if op_name(node) not in ("add", "nn.bias_add") or not isinstance(node.args[1], relay.Constant):
+    if op_name(node) not in ("add", "nn.bias_add") or not is_constant(node.args[1]):
         return None
-    shape, value = shape_of(node), node.args[1]
+    shape, value = static_shape(node), node.args[1]
     source = graph.resolve(node.args[0])
-    if shape is None or len(shape) != 4 or op_name(source) not in ("nn.conv2d", "add", "nn.bias_add"):
+    if shape is None or len(shape) != 4 or op_name(source) not in _SUMMED:
         return None
-    along = node.attrs.axis in (1, -3) if op_name(node) == "nn.bias_add" else is_per_channel(value, shape[1])
-    if not along or shape_of(node.args[0]) != shape:
+    if op_name(node) == "nn.bias_add":
+        along = node.attrs.axis in (1, -3)
+    else:
+        along = is_vector(value, CHANNELS_FIRST, 4, shape[1])
+    if not along or static_shape(node.args[0]) != shape:
         return None
-    return value.data.numpy().reshape(-1) if value.checked_type.dtype == "float32" else None
+    return value.data.numpy().reshape(-1) if dtype_of(value) == "float32" else None
+
+
+_SUMMED = ("nn.conv2d", "nn.conv2d_transpose", "add", "nn.bias_add")

@@ -1,257 +1,231 @@
-"""Finds what the accelerator may take in a Relay function: convolutions with their epilogues, as steps or refusals."""
+"""What a Relay function asks of the accelerator: its operators with their epilogues, or why they are refused."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-from tvm import relay, tir
-from tvm.ir import Op
-
-from tvm_sramtile.geometry import Conv2d
-from tvm_sramtile.ir import Clip, Region, Step, Tensor, digest_of
+from tvm_sramtile.geometry import Elementwise
+from tvm_sramtile.ir import Activation, Step, Tensor
+from tvm_sramtile.relay.access import dtype_of, named_ops, op_name, short_name, static_shape
 from tvm_sramtile.relay.graph import Graph, Node
+from tvm_sramtile.relay.read_concatenate import read_concatenate
+from tvm_sramtile.relay.read_convolution import read_conv2d, read_conv2d_transpose, read_matmul
+from tvm_sramtile.relay.read_epilogue import Epilogue, epilogue_of, gate_at
+from tvm_sramtile.relay.read_pointwise import BINARY_NAMES, UNARY_NAMES, read_binary, read_unary
+from tvm_sramtile.relay.read_spatial import (
+    read_adaptive_pool2d,
+    read_avg_pool2d,
+    read_global_pool2d,
+    read_max_pool2d,
+    read_reduction,
+    read_resize2d,
+    read_upsampling,
+)
+from tvm_sramtile.relay.reading import Pointwise, Reading, RefusedError, Scene, images_of
 
-CONV2D = "nn.conv2d"
-_RESHAPING = ("reshape", "expand_dims", "squeeze")
+DATA, WEIGHT, BIAS, OTHER, VECTOR, OUTPUT = "data", "weight", "bias", "other", "vector", "output"
+REFERENCES = "its function uses references, whose order of execution must not change"
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why an operator is no step: an attribute, its value, and what the accelerator takes."""
-
-    attribute: str
-    value: object
-    takes: str
-
-    def __str__(self) -> str:
-        return f"{self.attribute} = {self.value}: the accelerator takes {self.takes}"
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A convolution and the epilogue that only it feeds: ``clip(conv2d(data, weight) + bias)``.
+class Found:
+    """An operator that has a reader, with its epilogue.
 
     Attributes:
+        kind: short name of the operator, as ``conv2d``.
         name: what reports call it.
-        nodes: the nodes that become one step, the convolution first; the last one's value is the step's.
-        operands: data, weight, and the bias if there is one.
-        clip: limits of the values.
+        nodes: the operator, then what the epilogue takes in; the last one's value is what the steps compute.
+        operands: the nodes behind the tensors that no step writes, by the tensors' names.
+        steps: what is computed, in order; the constants without their digests. Mostly one; a concatenation has one for
+            each of its parts. The last one's output is the value of the last node.
+        refusal: why there are no steps.
     """
 
+    kind: str
     name: str
     nodes: tuple[Node, ...]
-    operands: tuple[Node, ...]
-    clip: Clip | None = None
+    operands: Mapping[str, Node]
+    steps: tuple[Step, ...]
+    refusal: str = ""
 
     @property
     def root(self) -> Node:
-        """The node whose value the step computes."""
+        """The node whose value is computed."""
         return self.nodes[-1]
 
-    @property
-    def bias(self) -> Node | None:
-        """What is added to each channel."""
-        return self.operands[2] if len(self.operands) > 2 else None
 
-    def alone(self) -> Match:
-        """The convolution without its epilogue."""
-        return Match(self.name, self.nodes[:1], self.operands[:2])
-
-
-def find_matches(graph: Graph) -> tuple[Match, ...]:
-    """Every ``nn.conv2d`` of a function with its epilogue, in order of execution; types must have been inferred."""
-    convolutions = [node for node in graph.order if op_name(node) == CONV2D]
-    return tuple(_grow(graph, _bare(graph, node, index)) for index, node in enumerate(convolutions))
-
-
-def _bare(graph: Graph, call: Node, index: int) -> Match:
-    return Match(value_name(call, index), (call,), tuple(graph.literal(operand) for operand in call.args))
-
-
-def op_name(node: Node) -> str | None:
-    """The name of the operator that a node calls, if it calls one."""
-    return node.op.name if isinstance(node, relay.Call) and isinstance(node.op, Op) else None
-
-
-def value_name(call: Node, index: int) -> str:
-    """The importer's name of a call, else the operator's with the call's number."""
-    source = getattr(getattr(call, "span", None), "source_name", None)
-    name = str(source.name) if source is not None else ""
-    return name or f"{str(op_name(call)).rpartition('.')[2]}_{index}"
+_Reader = Callable[[Node, Scene], "Reading | tuple[Reading, ...]"]
+_READERS: dict[str, _Reader] = {
+    "nn.conv2d": read_conv2d,
+    "nn.conv2d_transpose": read_conv2d_transpose,
+    "nn.dense": read_matmul,
+    "nn.matmul": read_matmul,
+    "nn.max_pool2d": read_max_pool2d,
+    "nn.avg_pool2d": read_avg_pool2d,
+    "nn.global_max_pool2d": read_global_pool2d,
+    "nn.global_avg_pool2d": read_global_pool2d,
+    "nn.adaptive_max_pool2d": read_adaptive_pool2d,
+    "nn.adaptive_avg_pool2d": read_adaptive_pool2d,
+    "mean": read_reduction,
+    "max": read_reduction,
+    "image.resize2d": read_resize2d,
+    "nn.upsampling": read_upsampling,
+    "concatenate": read_concatenate,
+    **dict.fromkeys(BINARY_NAMES, read_binary),
+    **dict.fromkeys(UNARY_NAMES, read_unary),
+}
+OPERATORS = tuple(_READERS)
+"""The operators that the accelerator may take."""
 
 
-def _grow(graph: Graph, match: Match) -> Match:
-    """Add operators of the epilogue as long as the value is theirs alone."""
-    while True:
-        user = graph.only_user(match.root)
-        bias = _bias_added(graph, match, user)
-        if bias is not None:
-            match = Match(match.name, (*match.nodes, user), (*match.operands, graph.literal(bias)))
-            continue
-        clip = clip_of(user)
-        if clip is None:
-            return match
-        match = Match(match.name, (*match.nodes, user), match.operands, match.clip.then(clip) if match.clip else clip)
-
-
-def _bias_added(graph: Graph, match: Match, user: Node) -> Node | None:
-    """The operand that ``user`` adds to the match's value, if that is a bias."""
-    if match.bias is not None or match.clip is not None or op_name(user) not in ("nn.bias_add", "add"):
-        return None
-    shape = shape_of(match.root)
-    if shape is None or len(shape) != 4:
-        return None
-    left, right = user.args
-    is_left = graph.resolve(left).same_as(match.root)
-    other = right if is_left else left
-    if op_name(user) == "nn.bias_add":
-        return other if is_left and user.attrs.axis in (1, -3) else None
-    return other if _is_parameter(graph, other) and is_per_channel(other, shape[1]) else None
-
-
-def _is_parameter(graph: Graph, node: Node) -> bool:
-    """Whether a value is a constant or a parameter, perhaps reshaped."""
-    node = graph.resolve(node)
-    while op_name(node) in _RESHAPING:
-        node = graph.resolve(node.args[0])
-    return isinstance(node, relay.Constant | relay.Var)
-
-
-def is_per_channel(node: Node, channels: int) -> bool:
-    """Whether adding ``node`` to an NCHW map adds one element to each channel."""
-    shape = shape_of(node)
-    if shape is None or len(shape) > 4:
-        return False
-    return (1,) * (4 - len(shape)) + shape == (1, channels, 1, 1)
-
-
-def clip_of(node: Node) -> Clip | None:
-    """The limits that a node sets to its first operand, if that is all it does."""
-    name = op_name(node)
-    if name == "nn.relu":
-        return Clip(0.0, None)
-    if name == "clip":
-        low, high = float(np.float32(node.attrs.a_min)), float(np.float32(node.attrs.a_max))
-        return Clip(_finite(low), _finite(high)) if low <= high else None
-    if name in ("maximum", "minimum") and isinstance(node.args[1], relay.Constant):
-        value = node.args[1].data.numpy()
-        if value.size == 1 and value.ndim <= 4 and value.dtype == np.float32 and np.isfinite(value).all():
-            limit = float(value.reshape(()))
-            return Clip(limit, None) if name == "maximum" else Clip(None, limit)
-    return None
-
-
-def _finite(limit: float) -> float | None:
-    return limit if math.isfinite(limit) else None
-
-
-def read_step(match: Match, *, digests: bool = True) -> Step | Refusal:
-    """The step that a match describes, or why it is none.
+def find_steps(
+    graph: Graph, accept: Callable[[Found], bool] = lambda _: True, *, epilogue: bool = True
+) -> tuple[Found, ...]:
+    """All operators of a function that have a reader, in order of execution, each call in one of them only.
 
     Args:
-        match: from a function whose types have been inferred.
-        digests: constant weights and biases are named by their values; else all are run-time values.
+        graph: of a function whose types have been inferred.
+        accept: whether to take in what was found. If not, the operator is tried without its epilogue, whose calls are
+            then operators of their own.
+        epilogue: take in what follows; else each operator is by itself.
     """
-    for name, node in zip(_ROLES, match.operands, strict=False):
-        if shape_of(node) is None:
-            return Refusal(f"shape of {name}", _type_text(node), "static shapes")
-    op = read_conv2d(match.nodes[0])
-    if isinstance(op, Refusal):
-        return op
-    tensors = [
-        _tensor(name, node, digests and name != "data") for name, node in zip(_ROLES, match.operands, strict=False)
-    ]
+    finder = _Finder(Scene(graph), accept, epilogue)
+    for node, name in named_ops(graph):
+        if op_name(node) in _READERS and node not in finder.taken:
+            finder.read(node, name)
+    return tuple(finder.found)
+
+
+@dataclass(slots=True)
+class _Finder:
+    """Reads operators one after the other.
+
+    Attributes:
+        taken: calls that belong to what was found.
+    """
+
+    scene: Scene
+    accept: Callable[[Found], bool]
+    epilogue: bool
+    found: list[Found] = field(default_factory=list)
+    taken: set[Node] = field(default_factory=set)
+
+    def read(self, call: Node, name: str) -> None:
+        """Read the operator that is called."""
+        readings: tuple[Reading, ...] = ()
+        refusal = REFERENCES if self.scene.graph.has_references else ""
+        if not refusal:
+            try:
+                read = _READERS[op_name(call)](call, self.scene)
+                readings = read if isinstance(read, tuple) else (read,)
+            except RefusedError as reason:
+                refusal = str(reason)
+        for found in self._candidates(call, name, readings, refusal):
+            if self.accept(found) or len(found.nodes) == 1:
+                break
+        self.found.append(found)
+        self.taken |= set(found.nodes)
+        if readings:
+            self.scene.layouts.update(dict.fromkeys(found.nodes, readings[0].output_layout))
+
+    def _candidates(self, call: Node, name: str, readings: tuple[Reading, ...], refusal: str) -> Iterator[Found]:
+        """The operator with all that it can take in, then alone."""
+        if not readings:
+            yield Found(short_name(call), name, (call,), {}, (), refusal)
+            return
+        if self.epilogue and len(readings) == 1:
+            gate = self._gate(call, readings[0])
+            longest = epilogue_of(readings[0], call, self.scene.graph, self.taken, gate)
+            if longest.nodes:
+                reading = readings[0] if gate is None else _as_copy(readings[0])
+                yield self._made(call, name, (reading,), longest)
+        yield self._made(call, name, readings, Epilogue(activations=readings[0].activations))
+
+    def _gate(self, call: Node, reading: Reading) -> Epilogue | None:
+        if op_name(call) not in (*BINARY_NAMES, *UNARY_NAMES):
+            return None
+        gate = gate_at(reading.data, call, reading.layout, self.scene.graph)
+        return None if gate is None or self.taken & set(gate.nodes) else gate
+
+    def _made(self, call: Node, name: str, readings: tuple[Reading, ...], epilogue: Epilogue) -> Found:
+        nodes = (call, *epilogue.nodes)
+        namer = _Namer(self.scene.graph)
+        layout = readings[0].output_layout
+        output = Tensor(OUTPUT, static_shape(nodes[-1]) or (), dtype_of(nodes[-1]), layout=layout)
+        steps: list[Step] = []
+        channel = 0
+        for index, reading in enumerate(readings):
+            step = _step(name if len(readings) == 1 else f"{name}.{index}", reading, epilogue, namer, output)
+            steps.append(replace(step, output_channel=channel, origin=tuple(map(op_name, nodes))))
+            channel += reading.op.out_channels
+        return Found(short_name(call), name, nodes, namer.operands, tuple(steps))
+
+
+def _as_copy(reading: Reading) -> Reading:
+    """The data of an elementwise operator as it is."""
+    op = reading.op
+    copied = Elementwise(op.in_channels, op.in_rows, op.in_cols, "copy")
+    return Reading(copied, reading.data, reading.layout, reading.layout)
+
+
+def _step(name: str, reading: Reading, epilogue: Epilogue, namer: _Namer, output: Tensor) -> Step:
+    op, other = reading.op, None
+    data = namer.map(DATA, reading.data, reading.layout)
+    if reading.other is not None:
+        is_map = getattr(op, "partner", "") == "map"
+        other = namer.map(OTHER, reading.other, reading.layout) if is_map else namer.vector(OTHER, reading.other)
     return Step(
-        name=match.name,
+        name=name,
         op=op,
-        data=tensors[0],
-        weight=tensors[1],
-        output=_tensor("output", match.root),
-        images=tensors[0].shape[0],
-        bias=tensors[2] if len(tensors) > 2 else None,
-        clip=match.clip,
-        origin=tuple(str(op_name(node)) for node in match.nodes),
+        data=data,
+        weight=None if reading.weight is None else namer.weight(WEIGHT, reading.weight, reading.weight_layout),
+        output=output,
+        images=images_of(reading.data, reading.layout),
+        bias=None if epilogue.bias is None else namer.vector(BIAS, epilogue.bias),
+        clip=epilogue.clip,
+        other=other,
+        activations=tuple(_activation(activation, namer) for activation in epilogue.activations),
     )
 
 
-_ROLES = ("data", "weight", "bias")
+def _activation(pointwise: Pointwise, namer: _Namer) -> Activation:
+    vector = None if pointwise.other is None else namer.vector(VECTOR, pointwise.other)
+    return Activation(pointwise.function, vector, pointwise.value0, pointwise.value1)
 
 
-def _tensor(name: str, node: Node, digests: bool = False) -> Tensor:
-    digest = digest_of(node.data.numpy()) if digests and isinstance(node, relay.Constant) else None
-    return Tensor(name, tuple(map(int, node.checked_type.shape)), str(node.checked_type.dtype), digest)
+@dataclass(slots=True)
+class _Namer:
+    """Gives tensors their names: each node one for each way in which it is read."""
+
+    graph: Graph
+    operands: dict[str, Node] = field(default_factory=dict)
+    _names: dict[Hashable, str] = field(default_factory=dict)
+
+    def map(self, role: str, node: Node, layout: str) -> Tensor:
+        """A map with these axes."""
+        return self._tensor("map", role, node, layout)
+
+    def weight(self, role: str, node: Node, layout: str) -> Tensor:
+        """The kernel of a convolution."""
+        return self._tensor("weight", role, node, layout)
+
+    def vector(self, role: str, node: Node) -> Tensor:
+        """One value a channel."""
+        return self._tensor("vector", role, node, "")
+
+    def _tensor(self, kind: str, role: str, node: Node, layout: str) -> Tensor:
+        node = self.graph.literal(node)
+        key = (kind, layout, node)
+        if key not in self._names:
+            self._names[key] = _free(role, self.operands)
+            self.operands[self._names[key]] = node
+        return Tensor(self._names[key], static_shape(node) or (), dtype_of(node), layout=layout)
 
 
-def read_conv2d(call: Node) -> Conv2d | Refusal:
-    """The convolution that a call of ``nn.conv2d`` with static shapes computes."""
-    attrs = call.attrs
-    for name, taken in (("data_layout", "NCHW"), ("kernel_layout", "OIHW"), ("out_layout", "NCHW")):
-        found = str(getattr(attrs, name)) or taken
-        if found != taken:
-            return Refusal(name, repr(found), repr(taken))
-    data, weight = (node.checked_type for node in call.args)
-    if call.checked_type.dtype != data.dtype:
-        return Refusal("out_dtype", repr(call.checked_type.dtype), f"the dtype of data, {data.dtype!r}")
-    _, in_channels, in_rows, in_cols = map(int, data.shape)
-    out_channels, in_per_group, *kernel = map(int, weight.shape)
-    groups = int(attrs.groups)
-    if groups < 1 or in_per_group * groups != in_channels or out_channels % groups:
-        weights = _text(map(int, weight.shape))
-        return Refusal("groups", groups, f"groups that divide {in_channels} input channels as weight {weights} does")
-    padding = four_pads(attrs.padding)
-    if min(padding) < 0:
-        return Refusal("padding", padding, "padding of at least 0")
-    return Conv2d(
-        in_channels=in_channels,
-        in_rows=in_rows,
-        in_cols=in_cols,
-        out_channels=out_channels,
-        kernel=(kernel[0], kernel[1]),
-        strides=_pair(attrs.strides),
-        padding=padding,
-        dilation=_pair(attrs.dilation),
-        groups=groups,
-    )
-
-
-def four_pads(padding: Any) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right) from TVM's one, two or four numbers."""
-    pads = tuple(int(pad) for pad in padding)
-    if len(pads) == 4:
-        return pads[0], pads[1], pads[2], pads[3]
-    top, left = pads[0], pads[-1]
-    return top, left, top, left
-
-
-def _pair(numbers: Any) -> tuple[int, int]:
-    values = tuple(int(number) for number in numbers)
-    return values[0], values[-1]
-
-
-def shape_of(node: Node) -> tuple[int, ...] | None:
-    """The static shape of a tensor; ``None`` for other values and where an extent is known at run time only."""
-    kind = node.checked_type
-    if not isinstance(kind, relay.TensorType) or not all(isinstance(extent, tir.IntImm) for extent in kind.shape):
-        return None
-    return tuple(int(extent) for extent in kind.shape)
-
-
-def _type_text(node: Node) -> str:
-    kind = node.checked_type
-    if not isinstance(kind, relay.TensorType):
-        return type(kind).__name__
-    return _text(int(extent) if isinstance(extent, tir.IntImm) else "?" for extent in kind.shape)
-
-
-def _text(numbers: Any) -> str:
-    return f"({', '.join(map(str, numbers))})"
-
-
-def region_of(name: str, steps: Sequence[Step]) -> Region:
-    """The region of one step: its run-time operands are the inputs."""
-    (step,) = steps
-    return Region(name, tuple(tensor for tensor in step.inputs if tensor.digest is None), (step.output,), (step,))
+def _free(role: str, taken: Mapping[str, Node]) -> str:
+    name, count = role, 0
+    while name in taken:
+        count += 1
+        name = f"{role}{count}"
+    return name

@@ -1,213 +1,181 @@
-"""``SplitOversized``: operators that overflow the SRAM become chunks of rows that fit."""
+"""``SplitOversized``: operators that do not fit, as chunks that do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relay
 
-from tvm_sramtile.attributes import RegionAttributes
-from tvm_sramtile.errors import DoesNotFit, UnsupportedOp
+from tvm_sramtile.errors import DoesNotFit, OptionError, SramtileError, UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ir import Region, Step
+from tvm_sramtile.ir import Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Plan, plan_region
-from tvm_sramtile.relay.emit import Operands, chunked_body, whole_body
-from tvm_sramtile.relay.functions import Names, exchange, plain_functions, with_text_attrs
-from tvm_sramtile.relay.graph import Graph, Lookup, Node, graph_of, rewrite
-from tvm_sramtile.relay.read import Match, Refusal, find_matches, op_name, read_step, region_of, value_name
+from tvm_sramtile.plan import DIRECTIONS, Capacity, Cut, Direction, SpecCapacity, cut_step, judge
+from tvm_sramtile.relay.access import op_name
+from tvm_sramtile.relay.decide import Decision, decide_function, load_spec, raise_refusals, with_kind
+from tvm_sramtile.relay.emit import SliceCapacity, body_is_chunked, chunked_step, cuts, region_function
+from tvm_sramtile.relay.functions import Names, exchange, plain_functions, typed_copy, with_text_attrs
+from tvm_sramtile.relay.graph import Edits, Graph, Lookup, Node, graph_of, placed
+from tvm_sramtile.relay.read import Found, find_steps
 
-MAX_UNROLLED_CHUNKS = 16
-"""Bodies with more chunks are written as the operator itself, unless the options say otherwise."""
-
-DEFAULT_SPEC = "edge-256k"
-UNTAKEN = ("nn.conv2d_transpose", "image.resize2d", "nn.upsampling")
-"""Operators that the accelerator is meant for but does not take yet."""
-NO_UNIT = "no unit of the accelerator computes it"
-REFERENCES = "its function uses references, whose order of execution must not change"
+DEFAULT_OPS = (
+    "nn.conv2d",
+    "nn.conv2d_transpose",
+    "nn.max_pool2d",
+    "nn.avg_pool2d",
+    "image.resize2d",
+    "nn.upsampling",
+)
 
 
 @tvm.transform.module_pass(opt_level=0, name="SplitOversized")
 class SplitOversized:
-    """A pass that rewrites each ``nn.conv2d`` that overflows into chunks of rows; all else is left as it is.
+    """A pass that cuts each operator that overflows a small memory into chunks that fit.
 
-    Inline (``outline=False``) the chunks stand in place of the operator, as plain Relay that runs on any target. With
-    ``outline=True`` each split operator becomes, with its epilogue, one global function that takes the whole weight as
-    a parameter and carries its description and plan as attributes. Functions of back ends and outlined ones are left
-    alone.
+    * Inline, the operator alone becomes slices, operators on these with their own pads, sums of sub-kernels, and
+      concatenations of finished chunks: plain Relay for any target and any back end. What fits is left as it is, so
+      the pass run twice is the pass run once.
+    * With ``outline=True`` each operator that is cut becomes, with its epilogue, one function that takes the whole
+      weight as a parameter and carries region and plan as attributes. ``PartitionForSramtile`` takes it over; Relay's
+      virtual machine runs it as it is (its graph executor takes no calls of functions).
+
+    Functions of back ends (``Compiler``) and functions outlined before are left alone.
 
     Args:
-        spec: the accelerator, or a preset's name or file.
-        options: how to plan, and what to do with operators that cannot be split.
+        capacity_or_spec: what fits: a rule of your own (see ``plan.Capacity``), or an accelerator of ours: a spec, a
+            preset's name, or a file's path. ``None`` is ``edge-256k``.
+        options: how to plan; ``max_unrolled_chunks`` limits outlined bodies only.
         outline: see above.
+        ops: the operators to look at by TVM's names, as ``nn.conv2d``. By default convolutions, plain and transposed,
+            ``nn.max_pool2d``, ``nn.avg_pool2d``, ``image.resize2d`` and ``nn.upsampling``. Others that can be cut are
+            ``nn.dense`` and elementwise operators.
+        axes: where operators may be cut: "rows", "columns", "channels" (of the output, and of the input in sums).
 
-    Raises (when the pass runs):
-        UnsupportedOp, DoesNotFit: an operator is refused, with ``options.on_refusal == "error"``.
+    Raises:
+        OptionError: ``ops`` or ``axes`` name what there is not, or ``outline`` is asked for with something that only
+            inline chunks can follow.
+        UnsupportedOp, DoesNotFit: when it runs, with ``on_refusal="error"``, for the first operator that stays whole
+            though it does not fit; the module is untouched.
     """
 
     def __init__(
-        self, spec: AcceleratorSpec | str | Path | None = None, options: Options | None = None, outline: bool = False
+        self,
+        capacity_or_spec: Capacity | AcceleratorSpec | str | Path | None = None,
+        options: Options | None = None,
+        outline: bool = False,
+        *,
+        ops: Collection[str] | None = None,
+        axes: Collection[Direction] = DIRECTIONS,
     ) -> None:
-        self.spec, self.options, self.outline = spec_of(spec), options or Options(), outline
+        is_spec = capacity_or_spec is None or isinstance(capacity_or_spec, AcceleratorSpec | str | Path)
+        self.spec = load_spec(capacity_or_spec) if is_spec else None
+        self.capacity = capacity_or_spec if self.spec is None else SpecCapacity(self.spec)
+        self.options = options or Options()
+        self.outline = outline
+        self.ops = frozenset(map(_known_op, DEFAULT_OPS if ops is None else ops))
+        self.axes = tuple(map(_known_axis, axes))
+        if outline and (self.spec is None or set(self.axes) != set(DIRECTIONS)):
+            what = "a capacity of your own" if self.spec is None else f"axes = {self.axes!r}"
+            raise OptionError(f"option outline = True with {what}: outlined functions carry a plan of our accelerator")
 
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Called by TVM."""
-        return split_module(mod, self.spec, self.options, outline=self.outline)
+        typed = typed_copy(mod)
+        if self.outline and self.options.on_refusal == "error":
+            raise_refusals(typed, self.spec, self.options)
+        names = Names(typed)
+        changed: dict[Any, Any] = {}
+        for var, function in plain_functions(typed).items():
+            graph = graph_of(function.body)
+            edits = self._outlined(graph, names, changed) if self.outline else self._inline(graph)
+            if edits.replace:
+                changed[var] = edits.apply(function, graph)
+        return exchange(typed, changed) if changed else mod
 
-
-def spec_of(spec: AcceleratorSpec | str | Path | None) -> AcceleratorSpec:
-    """A spec from what users may give: a spec, a preset's name, a file's path, or nothing for the default."""
-    return spec if isinstance(spec, AcceleratorSpec) else AcceleratorSpec.load(spec or DEFAULT_SPEC)
-
-
-def split_module(mod: tvm.IRModule, spec: AcceleratorSpec, options: Options, *, outline: bool) -> tvm.IRModule:
-    """See ``SplitOversized``."""
-    typed = relay.transform.InferType()(mod)
-    if options.on_refusal == "error":
-        raise_refusals(typed, spec, options, alone=not outline)
-    names = Names(typed)
-    changed: dict[Any, Any] = {}
-    for var, function in plain_functions(typed).items():
-        graph = graph_of(function.body)
+    def _outlined(self, graph: Graph, names: Names, changed: dict[Any, Any]) -> Edits:
         edits = Edits()
-        for candidate in candidates(graph, spec, options, alone=not outline, digests=False):
-            if candidate.plan is None or not candidate.plan.steps[0].is_split:
+        for decision in decide_function(graph, self.spec, self.options, constants=False):
+            if decision.is_split and op_name(decision.found.nodes[0]) in self.ops:
+                target, function = outlined_function(decision, names)
+                changed[target] = function
+                edits.take(decision.found.nodes, call_of_decision(target, decision))
+        return edits
+
+    def _inline(self, graph: Graph) -> Edits:
+        edits = Edits()
+        for found in find_steps(graph, epilogue=False):
+            if op_name(found.root) not in self.ops:
                 continue
-            if outline:
-                target, outlined = outline_step(candidate, names.fresh(candidate.kind), spec, options)
-                changed[target] = outlined
-                edits.take(candidate.match, call_of(target, candidate.match.operands))
-            else:
-                edits.take(candidate.match, _inline(candidate))
-        if edits.replace:
-            changed[var] = edits.apply(function, graph)
-    return exchange(typed, changed) if changed else mod
+            made = self._split(found)
+            if isinstance(made, SramtileError):
+                if self.options.on_refusal == "error":
+                    raise made
+            elif made is not None:
+                edits.take(found.nodes, made)
+        return edits
 
-
-@dataclass(frozen=True, slots=True)
-class Edits:
-    """What is to be replaced in one function."""
-
-    replace: dict[Node, Callable[[Lookup], Node]] = field(default_factory=dict)
-    absorbed: set[Node] = field(default_factory=set)
-
-    def take(self, match: Match, build: Callable[[Lookup], Node]) -> None:
-        """Replace all nodes of a match by what ``build`` makes."""
-        self.replace[match.root] = build
-        self.absorbed.update(match.nodes[:-1])
-
-    def apply(self, function: Any, graph: Graph) -> Any:
-        """The function with its body rewritten."""
-        body = rewrite(graph, self.replace, frozenset(self.absorbed))
-        return relay.Function(function.params, body, function.ret_type, function.type_params, function.attrs)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A match and what became of it: a step with its plan, or the reason why not.
-
-    Attributes:
-        error: the exception that ``on_refusal="error"`` raises.
-    """
-
-    match: Match
-    step: Step | None = None
-    plan: Plan | None = None
-    error: UnsupportedOp | DoesNotFit | None = None
-
-    @property
-    def reason(self) -> str:
-        """Why the operator stays on the host, without its name; "" where it does not."""
-        return "" if self.error is None else str(self.error).removeprefix(f"{self.kind} {self.match.name}: ")
-
-    @property
-    def kind(self) -> str:
-        """The operator's short name."""
-        return str(op_name(self.match.nodes[0])).rpartition(".")[2]
-
-    def region(self, name: str) -> Region:
-        """The region of this name."""
-        if self.step is None:
-            raise ValueError(f"{self.match.name} is no step")
-        return region_of(name, (self.step,))
-
-
-def candidates(
-    graph: Graph, spec: AcceleratorSpec, options: Options, *, alone: bool = False, digests: bool = True
-) -> Iterator[Candidate]:
-    """Every convolution of a function with its plan or its refusal, in order of execution.
-
-    Args:
-        graph: of a function whose types have been inferred.
-        spec: the accelerator.
-        options: how to plan.
-        alone: without epilogues.
-        digests: see ``read_step``.
-    """
-    for found in find_matches(graph):
-        match = found.alone() if alone else found
-        if graph.has_references:
-            yield Candidate(match, error=UnsupportedOp(f"conv2d {match.name}: {REFERENCES}"))
-            continue
-        step = read_step(match, digests=digests)
-        if isinstance(step, Refusal):
-            yield Candidate(match, error=UnsupportedOp(f"conv2d {match.name}: {step}"))
-            continue
+    def _split(self, found: Found) -> Callable[[Lookup], Node] | SramtileError | None:
+        """What makes the chunks of an operator; ``None`` where it fits."""
+        capacity, prefix = self.capacity, f"{found.kind} {found.name}: "
+        if len(found.steps) != 1:
+            return UnsupportedOp(prefix + (found.refusal or "it is not cut: each of its parts is copied"))
+        (step,) = found.steps
+        verdict = judge(step)
+        if not verdict.ok:
+            return UnsupportedOp(prefix + verdict.reason)
         try:
-            plan = plan_region(region_of(match.name, (step,)), spec, options)
-        except (UnsupportedOp, DoesNotFit) as error:
-            yield Candidate(match, step, error=error)
-        else:
-            yield Candidate(match, step, plan)
+            cut = self._cut(step)
+        except DoesNotFit as error:
+            return DoesNotFit(with_kind(str(error), found))
+        if not cuts(step, cut, capacity.unit_kernels):
+            return None
+
+        def chunks(lookup: Lookup) -> Node:
+            operands = {name: placed(node, lookup) for name, node in found.operands.items()}
+            return chunked_step(
+                step, cut, operands, capacity.unit_kernels, lambda tile: capacity.charge(step, tile).fits
+            )
+
+        return chunks
+
+    def _cut(self, step: Step) -> Cut:
+        try:
+            return cut_step(step, SliceCapacity(self.capacity), self.options, self.axes)
+        except DoesNotFit:  # in slices of a resize; what is taken row by row needs less
+            return cut_step(step, self.capacity, self.options, self.axes)
 
 
-def raise_refusals(mod: tvm.IRModule, spec: AcceleratorSpec, options: Options, *, alone: bool = False) -> None:
-    """Raise for the first operator that the accelerator is meant for and does not take."""
-    for function in plain_functions(mod).values():
-        graph = graph_of(function.body)
-        for index, node in enumerate(graph.order):
-            if op_name(node) in UNTAKEN:
-                kind = str(op_name(node)).rpartition(".")[2]
-                raise UnsupportedOp(f"{kind} {value_name(node, index)}: {NO_UNIT}")
-        for candidate in candidates(graph, spec, options, alone=alone):
-            if candidate.error is not None:
-                raise candidate.error
+def outlined_function(decision: Decision, names: Names) -> tuple[Any, Any]:
+    """A global variable and its function, which computes a region from its run-time operands."""
+    attributes = decision.attributes(names.fresh(decision.found.kind))
+    literals = {str(tensor.digest): decision.found.operands[tensor.name] for tensor in attributes.region.constants}
+    function = region_function(attributes, literals, chunked=body_is_chunked(attributes))
+    return relay.GlobalVar(attributes.region.name), with_text_attrs(function, attributes.to_attrs())
 
 
-def outline_step(candidate: Candidate, name: str, spec: AcceleratorSpec, options: Options) -> tuple[Any, Any]:
-    """A global variable and its function, which computes the step from its run-time operands."""
-    step, plan, region = candidate.step, candidate.plan, candidate.region(name)
-    if step is None or plan is None:
-        raise ValueError(f"{candidate.match.name} has no plan")
-    params = {tensor.name: relay.var(tensor.name, shape=tensor.shape, dtype=tensor.dtype) for tensor in region.inputs}
-    values = [params.get(tensor.name, node) for tensor, node in zip(step.inputs, candidate.match.operands, strict=True)]
-    body = step_body(step, plan, Operands(*values), options)
-    result = relay.TensorType(step.output.shape, step.output.dtype)
-    function = relay.Function(list(params.values()), body, result)
-    attributes = RegionAttributes(region, replace(plan, region=name), spec, options)
-    return relay.GlobalVar(name), with_text_attrs(function, attributes.to_attrs())
-
-
-def step_body(step: Step, plan: Plan, operands: Operands, options: Options) -> Node:
-    """The body of a step's function: chunks, or the operator where it is not split or the chunks are too many."""
-    (step_plan,) = plan.steps
-    limit = MAX_UNROLLED_CHUNKS if options.max_unrolled_chunks is None else options.max_unrolled_chunks
-    if step_plan.is_split and len(step_plan.chunks) <= limit:
-        return chunked_body(step, step_plan, operands)
-    return whole_body(step, operands)
+def call_of_decision(target: Any, decision: Decision) -> Callable[[Lookup], Node]:
+    """Makes the call of a region on the operands of what it stands for."""
+    region = decision.region
+    if region is None:
+        raise ValueError(f"{decision.found.kind} {decision.found.name} has no region")
+    return call_of(target, [decision.found.operands[tensor.name] for tensor in region.inputs])
 
 
 def call_of(target: Any, operands: Sequence[Node]) -> Callable[[Lookup], Node]:
     """Makes a call of a global function on what stands for some nodes."""
-    return lambda lookup: relay.Call(target, [lookup(node) for node in operands])
+    return lambda lookup: relay.Call(target, [placed(node, lookup) for node in operands])
 
 
-def _inline(candidate: Candidate) -> Callable[[Lookup], Node]:
-    step, plan = candidate.step, candidate.plan
-    if step is None or plan is None:
-        raise ValueError(f"{candidate.match.name} has no plan")
-    return lambda lookup: chunked_body(step, plan.steps[0], Operands(*map(lookup, candidate.match.operands)))
+def _known_op(name: str) -> str:
+    if name not in tvm.ir.Op.list_op_names():
+        raise OptionError(f"option ops: {name!r} is no operator of Relay: they are named as nn.conv2d")
+    return name
+
+
+def _known_axis(axis: Direction) -> Direction:
+    if axis not in DIRECTIONS:
+        raise OptionError(f"option axes: {axis!r} is none of {', '.join(DIRECTIONS)}")
+    return axis
