@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +15,19 @@ from core.engine_programs import (
     Chip,
     Conv,
     argument,
-    conv,
     conv_program,
     load,
     load_weights,
-    patched,
+    small_case,
     store,
+    weights,
 )
 
 from tvm_sramtile.engine import Measured, run
 from tvm_sramtile.engine.native import engine_library
 from tvm_sramtile.errors import EngineError
-from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, TensorRecord, Traffic, encode
-from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, COUNTERS
+from tvm_sramtile.isa import Command, Layout, Place, Program, TensorRecord, Traffic, encode
+from tvm_sramtile.isa.table import COUNTERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -185,17 +182,17 @@ def test_boxes_go_to_sram_and_back(lanes: int) -> None:
         if rng.integers(2):
             starts[2], sizes[2] = 0, dims[2]  # whole rows
         box = dict(zip(("channel", "row", "col"), starts, strict=True))
-        shape = (1, dims[0], dims[1], dims[2])
+        shape = (dims[0], dims[1], dims[2])
         body = [load(chip, 0, *sizes, 4, **box), store(chip, 1, *sizes, 4, **box, waits=(1, 0, 0))]
         tensors = [
-            argument(0, Traffic.INPUTS, Layout.NCHW, shape),
-            argument(1, Traffic.PARTIAL_SUMS, Layout.NCHW, shape),
+            argument(0, Traffic.INPUTS, shape),
+            argument(1, Traffic.PARTIAL_SUMS, shape),
         ]
         x, y = normal(rng, *shape), np.zeros(shape, np.float32)
         measured = run(encode(program(chip, tensors, body, (4 + chip.map_bytes(*sizes),))), [x, y])
         inside = tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
         expected = np.zeros(shape, np.float32)
-        expected[(0, *inside)] = x[(0, *inside)]
+        expected[inside] = x[inside]
         np.testing.assert_array_equal(y, expected)
         moved = 4 * sizes[0] * sizes[1] * sizes[2]
         assert (measured.input_bytes, measured.partial_sum_bytes) == (moved, moved)
@@ -209,9 +206,9 @@ def test_loads_zero_the_lanes_past_the_last_channel(lanes: int) -> None:
     sram_bytes = chip.map_bytes(channels, 3, 7)
     # Each lane as a channel of its own: what SRAM holds, in full.
     tensors = [
-        argument(0, Traffic.INPUTS, Layout.NCHW, (1, blocks * lanes, 3, 7)),
-        argument(1, Traffic.INPUTS, Layout.NCHW, (1, channels, 3, 7)),
-        argument(2, Traffic.OUTPUTS, Layout.NCHW, (1, blocks * lanes, 3, 7)),
+        argument(0, Traffic.INPUTS, (blocks * lanes, 3, 7)),
+        argument(1, Traffic.INPUTS, (channels, 3, 7)),
+        argument(2, Traffic.OUTPUTS, (blocks * lanes, 3, 7)),
     ]
     body = [
         load(chip, 0, blocks * lanes, 3, 7, 0),
@@ -234,7 +231,7 @@ def packed(w: Array, lanes: int) -> bytes:
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])
-@pytest.mark.parametrize("layout", [Layout.OIHW, Layout.PACKED])
+@pytest.mark.parametrize("layout", [Layout.WEIGHTS, Layout.PACKED])
 def test_weights_are_loaded_by_boxes(lanes: int, layout: Layout) -> None:
     rng = np.random.default_rng(lanes)
     chip = Chip(lanes)
@@ -243,16 +240,17 @@ def test_weights_are_loaded_by_boxes(lanes: int, layout: Layout) -> None:
         w = normal(rng, outs, ins, 3, 2)
         first = int(rng.integers(0, outs)) // lanes * lanes
         count = int(rng.integers(1, outs - first + 1))
-        in_first, taps = (0, (0, 0)) if layout is Layout.PACKED else (int(rng.integers(0, ins)), (1, 1))
-        part = w[first : first + count, in_first:, taps[0] :, taps[1] :]
-        op = Conv(ins - in_first, 4, 5, count, (3 - taps[0], 2 - taps[1]), pads=(0, 0, 0, 0))
+        in_first = int(rng.integers(0, ins))
+        in_first = in_first // lanes * lanes if layout is Layout.PACKED else in_first
+        part = w[first : first + count, in_first:, 1:, 1:]
+        op = Conv(ins - in_first, 4, 5, count, (2, 1), pads=(0, 0, 0, 0))
         base = conv_program(chip, op)
         place = Place.CONSTANT if layout is Layout.PACKED else Place.ARGUMENT
-        record = TensorRecord(
-            place, Traffic.WEIGHTS, Dtype.FLOAT32, layout, False, (outs, ins, 3, 2), 0 if place else 1
-        )
+        record = replace(weights(1, (outs, ins, 3, 2)), layout=layout, place=place)
+        if layout is Layout.PACKED:
+            record = replace(record, strides=(0, 0, 0, 0, 0), offset=0)
         dims = (part.shape[0], part.shape[1], part.shape[2], part.shape[3])
-        box = {"out_channel": first, "in_channel": in_first, "kernel_row": taps[0], "kernel_col": taps[1]}
+        box = {"out_channel": first, "in_channel": in_first, "kernel_row": 1, "kernel_col": 1}
         code = encode(
             replace(
                 base,
@@ -268,11 +266,11 @@ def test_weights_are_loaded_by_boxes(lanes: int, layout: Layout) -> None:
 
 
 def test_the_workspace_keeps_a_map_for_each_image() -> None:
-    chip, shape = Chip(4), (1, 4, 2, 2)
+    chip, shape = Chip(4), (4, 2, 2)
     tensors = [
-        argument(0, Traffic.INPUTS, Layout.NCHW, shape, per_image=True),
-        TensorRecord(Place.WORKSPACE, Traffic.OUTPUTS, Dtype.FLOAT32, Layout.NCHW, True, shape, 64),
-        argument(1, Traffic.OUTPUTS, Layout.NCHW, shape, per_image=True),
+        argument(0, Traffic.INPUTS, shape, per_image=True),
+        replace(argument(64, Traffic.OUTPUTS, shape, per_image=True), place=Place.WORKSPACE),
+        argument(1, Traffic.OUTPUTS, shape, per_image=True),
     ]
     body = [
         load(chip, 0, 4, 2, 2, 0),
@@ -332,10 +330,10 @@ def test_counters_of_a_program_worked_out_by_hand() -> None:
 
 
 def test_queues_run_side_by_side_except_where_commands_wait() -> None:
-    chip, shape = Chip(4), (1, 4, 4, 4)
+    chip, shape = Chip(4), (4, 4, 4)
     tensors = [
-        argument(0, Traffic.INPUTS, Layout.NCHW, shape),
-        argument(1, Traffic.OUTPUTS, Layout.NCHW, shape),
+        argument(0, Traffic.INPUTS, shape),
+        argument(1, Traffic.OUTPUTS, shape),
     ]
     cost = 64 + 16
     free = [
@@ -377,12 +375,12 @@ def test_cycles_of_convolutions(op: Conv, array: tuple[int, int], cycles: int) -
     assert run(encode(conv_program(Chip(), op, mac_array=array)), arrays).compute_busy_cycles == cycles
 
 
-def test_the_peak_adds_up_over_memories_and_leaves_out_what_follows_the_last_rows() -> None:
-    chip, shape = Chip(4), (1, 6, 2, 2)
-    tensors = [argument(0, Traffic.INPUTS, Layout.NCHW, shape)]
+def test_the_peak_adds_up_over_memories_and_counts_whole_blocks() -> None:
+    chip, shape = Chip(4), (6, 2, 2)
+    tensors = [argument(0, Traffic.INPUTS, shape)]
     body = [load(chip, 0, 6, 2, 2, 16, block_bytes=100), load(chip, 0, 6, 2, 2, 512)]
     code = encode(program(chip, tensors, body, (510, 0, 300)))  # the third starts at the next multiple of 4, 512
-    assert run(code, [np.zeros(shape, np.float32)]).sram_peak_bytes == (16 + 100 + 64) + 128
+    assert run(code, [np.zeros(shape, np.float32)]).sram_peak_bytes == (16 + 2 * 100) + 128
 
 
 def test_counter_blocks_add_up_and_are_reset() -> None:
@@ -423,368 +421,3 @@ def test_eight_threads_on_one_program_each_get_their_own_result() -> None:
     assert len(set(counts)) == 1
     for x, y in cases:
         np.testing.assert_allclose(y, op.expected(x, w), rtol=1e-4, atol=1e-4)
-
-
-# The validator
-
-
-def small_program() -> Program:
-    """Two passes over one map; prologue: weights, weights, bias; body: LOAD, CONV, CONV, STORE."""
-    return conv_program(Chip(4), Conv(8, 5, 6, 8), bias=True, clip=(0.0, 6.0), passes=2)
-
-
-def small_case() -> tuple[bytes, list[Array]]:
-    sizes = (8 * 30, 8 * 8 * 9, 8 * 8 * 9, 16, 8 * 30)
-    return encode(small_program()), [np.ones(size, np.float32) for size in sizes]
-
-
-def test_the_small_program_runs() -> None:
-    code, arrays = small_case()
-    assert run(code, arrays).calls == 1
-    assert (arrays[4] == 6).all()
-
-
-_CONV = "body command 1 (CONV): "
-_LAST = "body command 2 (CONV): "
-_LOAD = "body command 0 (LOAD): "
-_STORE = "body command 3 (STORE): "
-_WEIGHTS = "prologue command 0 (LOAD_WEIGHTS): "
-_POSITIVE = "must be positive"
-
-# Where the field stands, the field, its wrong value; code, text of the error.
-RULES: list[tuple[str, str, float, int, str]] = [
-    ("header", "magic", 1, 6, "header: magic = 1: this is no program of the instruction set"),
-    ("header", "version", 9, 7, "header: version = 9: the engine executes version 1 of the instruction set"),
-    ("header", "lanes", 0, 8, "header: lanes = 0: must be from 1 to 1024"),
-    ("header", "lanes", 1025, 8, "header: lanes = 1025: must be from 1 to 1024"),
-    *(
-        ("header", field, 0, 9, f"header: {field} = 0: {_POSITIVE}")
-        for field in ("lines", "column_align", "mac_in", "mac_out", "dma_bytes_per_cycle")
-    ),
-    ("header", "argument_count", 4, 2, "call: tensor_count = 5: differs from the argument_count of the program"),
-    (
-        "header",
-        "tensor_count",
-        99,
-        5,
-        "tensor 21: program_bytes = 768: the program ends before the end of this record",
-    ),
-    ("header", "step_count", 0, 22, "prologue command 0 (LOAD_WEIGHTS): step = 0: there is no such step"),
-    (
-        "header",
-        "prologue_commands",
-        2,
-        10,
-        "header: command_bytes = 512: differs from the bytes that the commands take",
-    ),
-    ("body 0", "opcode", 0, 13, "body command 0: opcode = 0: there is no such kind"),
-    ("header", "command_bytes", 99, 10, "header: command_bytes = 99: differs from the bytes that the commands take"),
-    (
-        "header",
-        "constants_bytes",
-        8,
-        11,
-        "header: constants_bytes = 8: differs from the bytes that follow the commands",
-    ),
-    ("header", "workspace_bytes", 2**62, 4, f"call: workspace_bytes = {2**62}: the system has no memory for it"),
-    (
-        "header",
-        "memory0_bytes",
-        959,
-        33,
-        "prologue command 0 (LOAD_WEIGHTS): sram = 960: the operand does not lie within one memory",
-    ),
-    ("tensor 0", "place", 3, 13, "tensor 0: place = 3: there is no such kind"),
-    ("tensor 0", "traffic", 4, 13, "tensor 0: traffic = 4: there is no such kind"),
-    ("tensor 0", "dtype", 77, 13, "tensor 0: dtype = 77: there is no such kind"),
-    ("tensor 0", "layout", 5, 13, "tensor 0: layout = 5: there is no such kind"),
-    ("tensor 0", "per_image", 2, 14, "tensor 0: per_image = 2: must be 0 or 1, and 0 for weights"),
-    ("tensor 1", "per_image", 1, 14, "tensor 1: per_image = 1: must be 0 or 1, and 0 for weights"),
-    *(("tensor 1", f"dim{axis}", 0, 9, f"tensor 1: dim{axis} = 0: {_POSITIVE}") for axis in range(4)),
-    ("tensor 3", "dim0", 2, 15, "tensor 3: dim0 = 2: must be 1 for a map"),
-    ("tensor 0", "offset", 5, 17, "tensor 0: offset = 5: there is no such argument"),
-    ("tensor 1", "place", 1, 20, "tensor 1: offset = 1: must be a multiple of the element size"),
-    ("tensor 0", "place", 1, 18, "tensor 0: offset = 0: the tensor lies outside the constants"),
-    ("tensor 0", "place", 2, 19, "tensor 0: offset = 0: the tensor lies outside the workspace"),
-    ("body 0", "flags", 1, 21, f"{_LOAD}flags = 1: the command has no such flags"),
-    ("prologue 0", "flags", 4, 21, f"{_WEIGHTS}flags = 4: the command has no such flags"),
-    ("body 1", "flags", 17, 21, f"{_CONV}flags = 17: the command has no such flags"),
-    ("body 1", "step", 1, 22, f"{_CONV}step = 1: there is no such step"),
-    (
-        "body 1",
-        "wait_load",
-        2,
-        23,
-        f"{_CONV}wait_load = 2: so many commands of that queue do not come before it in this part",
-    ),
-    (
-        "body 1",
-        "wait_compute",
-        1,
-        23,
-        f"{_CONV}wait_compute = 1: so many commands of that queue do not come before it in this part",
-    ),
-    (
-        "body 3",
-        "wait_store",
-        1,
-        23,
-        f"{_STORE}wait_store = 1: so many commands of that queue do not come before it in this part",
-    ),
-    ("body 0", "tensor", 5, 24, f"{_LOAD}tensor = 5: there is no such tensor"),
-    ("prologue 0", "tensor", 99, 24, f"{_WEIGHTS}tensor = 99: there is no such tensor"),
-    ("body 0", "tensor", 1, 25, f"{_LOAD}tensor = 1: the layout of the tensor does not suit the command"),
-    ("prologue 0", "tensor", 3, 25, f"{_WEIGHTS}tensor = 3: the layout of the tensor does not suit the command"),
-    (
-        "prologue 2",
-        "tensor",
-        0,
-        26,
-        "prologue command 2 (LOAD): tensor = 0: the prologue cannot use a tensor of which each image has its own",
-    ),
-    *(("body 0", field, 0, 9, f"{_LOAD}{field} = 0: {_POSITIVE}") for field in ("channels", "rows", "cols")),
-    ("body 0", "channel", 1, 27, f"{_LOAD}channels = 8: the box ends outside the tensor"),
-    ("body 0", "row", 2**32 - 1, 27, f"{_LOAD}rows = 5: the box ends outside the tensor"),
-    ("body 3", "col", 1, 27, f"{_STORE}cols = 6: the box ends outside the tensor"),
-    (
-        "body 3",
-        "row_bytes",
-        100,
-        31,
-        f"{_STORE}row_bytes = 100: differs from round_up(cols, column_align)*lanes*elem_bytes",
-    ),
-    ("body 0", "block_bytes", 476, 32, f"{_LOAD}block_bytes = 476: is less than round_up(rows, lines)*row_bytes"),
-    ("body 0", "block_bytes", 482, 20, f"{_LOAD}block_bytes = 482: must be a multiple of the element size"),
-    ("body 0", "sram", 2, 20, f"{_LOAD}sram = 2: must be a multiple of the element size"),
-    ("body 0", "sram", 2**32 - 4, 33, f"{_LOAD}sram = {2**32 - 4}: the operand does not lie within one memory"),
-    ("body 3", "tensor", 3, 30, f"{_STORE}tensor = 3: weights cannot be stored to"),
-    *(
-        ("prologue 0", field, 0, 9, f"{_WEIGHTS}{field} = 0: {_POSITIVE}")
-        for field in ("out_channels", "in_channels", "kernel_rows", "kernel_cols")
-    ),
-    ("prologue 0", "out_channel", 1, 27, f"{_WEIGHTS}out_channels = 8: the box ends outside the tensor"),
-    ("prologue 0", "in_channel", 1, 27, f"{_WEIGHTS}in_channels = 8: the box ends outside the tensor"),
-    ("prologue 0", "kernel_row", 1, 27, f"{_WEIGHTS}kernel_rows = 3: the box ends outside the tensor"),
-    ("prologue 0", "kernel_col", 1, 27, f"{_WEIGHTS}kernel_cols = 3: the box ends outside the tensor"),
-    ("prologue 0", "sram", 1, 20, f"{_WEIGHTS}sram = 1: must be a multiple of the element size"),
-    ("prologue 0", "sram", 9000, 33, f"{_WEIGHTS}sram = 9000: the operand does not lie within one memory"),
-    ("body 1", "in_rows", 0, 34, f"{_CONV}in_rows = 0: in_rows and in_cols must both be positive or both be 0"),
-    ("body 1", "in_cols", 0, 34, f"{_CONV}in_rows = 5: in_rows and in_cols must both be positive or both be 0"),
-    *(
-        ("body 1", field, 0, 9, f"{_CONV}{field} = 0: {_POSITIVE}")
-        for field in (
-            *("in_channels", "out_rows", "out_cols", "out_channels", "groups", "kernel_rows", "kernel_cols"),
-            *("stride_rows", "stride_cols", "dilation_rows", "dilation_cols"),
-        )
-    ),
-    ("body 1", "groups", 3, 35, f"{_CONV}groups = 3: must divide in_channels and out_channels"),
-    ("body 1", "out_channels", 7, 13, ""),
-    *(
-        ("body 1", field, 200, 13, f"{_CONV}{field} = 200: there is no such kind")
-        for field in ("input_dtype", "weight_dtype", "accumulator_dtype", "output_dtype")
-    ),
-    ("body 1", "in_block_bytes", 476, 32, f"{_CONV}in_block_bytes = 476: is less than round_up(rows, lines)*row_bytes"),
-    (
-        "body 1",
-        "out_block_bytes",
-        476,
-        32,
-        f"{_CONV}out_block_bytes = 476: is less than round_up(rows, lines)*row_bytes",
-    ),
-    ("body 1", "out_block_bytes", 481, 20, f"{_CONV}out_block_bytes = 481: must be a multiple of the element size"),
-    *(
-        ("body 2", field, 6, 20, f"{_LAST}{field} = 6: must be a multiple of the element size")
-        for field in ("input", "weights", "bias", "accumulators", "output")
-    ),
-    *(
-        ("body 2", field, 2**31, 33, f"{_LAST}{field} = {2**31}: the operand does not lie within one memory")
-        for field in ("input", "weights", "bias", "accumulators", "output")
-    ),
-    ("body 1", "flags", 5, 36, f"{_CONV}flags = 5: BIAS and CLIP are allowed only with LAST"),
-    ("body 1", "flags", 9, 36, f"{_CONV}flags = 9: BIAS and CLIP are allowed only with LAST"),
-    (
-        "body 2",
-        "clip_high",
-        -1,
-        37,
-        f"{_LAST}clip_low = 0: clip_low and clip_high must be numbers, and clip_low not above clip_high",
-    ),
-    (
-        "body 2",
-        "clip_low",
-        7,
-        37,
-        f"{_LAST}clip_low = 7: clip_low and clip_high must be numbers, and clip_low not above clip_high",
-    ),
-    (
-        "body 2",
-        "clip_high",
-        float("nan"),
-        37,
-        f"{_LAST}clip_low = 0: clip_low and clip_high must be numbers, and clip_low not above clip_high",
-    ),
-    ("body 2", "output", 4, 38, f"{_LAST}output = 4: the operand overlaps another one"),
-    ("body 2", "output", 5572, 38, f"{_LAST}accumulators = 5568: the operand overlaps another one"),
-    ("body 1", "accumulators", 956, 38, f"{_CONV}accumulators = 956: the operand overlaps another one"),
-    ("body 2", "bias", 5568, 38, f"{_LAST}accumulators = 5568: the operand overlaps another one"),
-]
-RULES = [rule for rule in RULES if rule[4]]
-
-
-@pytest.mark.parametrize(
-    ("record", "field", "value", "status", "text"), RULES, ids=[f"{r[0]} {r[1]} {r[2]}" for r in RULES]
-)
-def test_each_rule_refuses_what_breaks_it(record: str, field: str, value: float, status: int, text: str) -> None:
-    code, arrays = small_case()
-    arrays[4][:] = np.nan
-    with pytest.raises(EngineError) as caught:
-        run(patched(code, record, **{field: value}), arrays)
-    assert str(caught.value) == f"engine error {status}: {text}"
-    assert np.isnan(arrays[4]).all(), "refused before the first command"
-
-
-def test_every_error_of_the_engine_is_tested() -> None:
-    header = (ROOT / "tvm_sramtile/engine/src/engine.h").read_text(encoding="utf-8")
-    codes = {int(line.strip()[2:].split(",")[0]) for line in header.splitlines() if line.strip().startswith("X(")}
-    elsewhere = {1, 3, 5, 12, 16, 28, 29}
-    assert codes == {rule[3] for rule in RULES} | elsewhere
-
-
-def refusal(code: bytes, arrays: list[Array], images: int = 1) -> str:
-    with pytest.raises(EngineError) as caught:
-        run(code, arrays, images)
-    return str(caught.value)
-
-
-def test_programs_that_end_early() -> None:
-    code, arrays = small_case()
-    ends = "the program ends before the end of this record"
-    assert refusal(b"", arrays) == f"engine error 5: header: program_bytes = 0: {ends}"
-    assert refusal(code[:95], arrays) == f"engine error 5: header: program_bytes = 95: {ends}"
-    assert refusal(code[:100], arrays) == f"engine error 5: tensor 0: program_bytes = 100: {ends}"
-    assert refusal(code[:256], arrays) == f"engine error 5: prologue command 0: program_bytes = 256: {ends}"
-    assert (
-        refusal(code[:300], arrays) == f"engine error 5: prologue command 0 (LOAD_WEIGHTS): program_bytes = 300: {ends}"
-    )
-    assert refusal(code[:480], arrays) == f"engine error 5: body command 1: program_bytes = 480: {ends}"
-    for length in range(0, len(code), 7):
-        refusal(code[:length], arrays)
-
-
-def test_bytes_between_commands_and_constants_are_zeros() -> None:
-    code = encode(conv_program(Chip(4), Conv(8, 5, 6, 8)))
-    arrays: list[Array] = [np.ones(576, np.float32) for _ in range(3)]
-    end = 96 + 3 * 32 + 56 + 2 * 56 + 116
-    assert len(code) > end
-    damaged = code[:end] + b"\x05" + code[end + 1 :]
-    text = "engine error 12: header: filling = 5: bytes between commands and constants must be 0"
-    assert refusal(damaged, arrays) == text
-
-
-def test_tensors_that_no_address_reaches() -> None:
-    code, arrays = small_case()
-    huge = patched(code, "tensor 0", dim1=2**32 - 1, dim2=2**32 - 1, dim3=2**32 - 1, place=2)
-    assert (
-        refusal(huge, arrays) == f"engine error 16: tensor 0: dim1 = {2**32 - 1}: the tensor holds 2^63 bytes or more"
-    )
-
-
-def test_packed_weights_are_loaded_whole_and_constants_are_never_stored_to() -> None:
-    code, arrays = small_case()
-    layout = patched(code, "tensor 1", layout=2)
-    text = "packed weights are loaded from a multiple of lanes, with all taps and inputs"
-    for wrong in ({"kernel_rows": 2}, {"in_channels": 7}, {"kernel_cols": 1}, {"out_channel": 2, "out_channels": 4}):
-        assert (
-            refusal(patched(layout, "prologue 0", **wrong), arrays) == f"engine error 28: {_WEIGHTS}tensor = 1: {text}"
-        )
-    constant = replace(small_program(), constants=bytes(960))
-    records = list(constant.tensors)
-    records[4] = replace(records[4], place=Place.CONSTANT, offset=0, per_image=False)
-    assert refusal(encode(replace(constant, tensors=tuple(records))), arrays) == (
-        f"engine error 29: {_STORE}tensor = 4: a constant cannot be stored to"
-    )
-
-
-def raw_call(
-    code: bytes | None, size: int, pointers: Any, count: int, images: int, space: int = 1024
-) -> tuple[int, str]:
-    library = ctypes.CDLL(str(engine_library()))
-    message = ctypes.create_string_buffer(max(space, 1))
-    status = library.sramtile_run(
-        code, ctypes.c_uint64(size), pointers, count, ctypes.c_int64(images), None, message, space
-    )
-    return status, message.value.decode()
-
-
-def test_calls_that_make_no_sense() -> None:
-    code, arrays = small_case()
-    pointers = (ctypes.c_void_p * 5)(*(array.ctypes.data for array in arrays))
-    assert raw_call(None, 0, pointers, 5, 1) == (1, "header: program = 0: must not be a null pointer")
-    assert raw_call(code, len(code), None, 5, 1) == (1, "tensor 0: pointer = 0: must not be a null pointer")
-    assert raw_call(code, len(code), pointers, 4, 1)[0] == 2
-    assert raw_call(code, len(code), pointers, -1, 1) == (
-        2,
-        "call: tensor_count = -1: differs from the argument_count of the program",
-    )
-    assert raw_call(code, len(code), pointers, 5, -1) == (3, "call: images = -1: must not be negative")
-    assert raw_call(code, len(code), pointers, 5, -1, space=9) == (3, "call: im")
-    assert raw_call(code, len(code), pointers, 5, -1, space=0) == (3, "")
-    pointers[4] = None
-    assert raw_call(code, len(code), pointers, 5, 1) == (1, "tensor 4: pointer = 0: must not be a null pointer")
-    assert raw_call(code, len(code), pointers, 5, 0) == (0, "")
-
-
-def test_arrays_are_checked_before_they_become_pointers() -> None:
-    code, arrays = small_case()
-
-    def message(index: int, array: Any) -> str:
-        with pytest.raises(ValueError, match=f"^tensor {index}: ") as caught:
-            run(code, [array if place == index else good for place, good in enumerate(arrays)])
-        return str(caught.value)
-
-    assert message(0, np.ones(240)) == "tensor 0: the array is float64, the program needs float32"
-    assert message(0, np.ones((1, 8, 5, 5), np.float32)) == (
-        "tensor 0: the array of shape (1, 8, 5, 5) has 200 elements, "
-        "the program needs 1x8x5x6 for each of 1 images, 240"
-    )
-    assert message(1, np.ones(9, np.float32)) == (
-        "tensor 1: the array of shape (9,) has 9 elements, the program needs 8x8x3x3, 576"
-    )
-    assert message(1, np.ones((24, 48), np.float32).T) == "tensor 1: the array of shape (48, 24) is not C-contiguous"
-    frozen = np.ones(240, np.float32)
-    frozen.flags.writeable = False
-    assert message(4, frozen) == "tensor 4: the program writes to it, but the array is read-only"
-    assert run(code, [frozen, *arrays[1:]]).calls == 1
-    with pytest.raises(ValueError, match=r"^images = -1: must not be negative$"):
-        run(code, arrays, -1)
-
-
-# Damaged programs
-
-_DAMAGE = """
-import sys
-from core.engine_programs import run_damaged
-print(*run_damaged(int(sys.argv[1]), int(sys.argv[2])))
-"""
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_damaged_programs_are_refused_or_run(seed: int) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
-    done = subprocess.run(
-        [sys.executable, "-c", _DAMAGE, str(seed), "2000"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    refused, ran = (int(word) for word in done.stdout.split())
-    assert refused + ran == 2000
-    assert min(refused, ran) > 50, "damage that never, or always, shows tests little"
-
-
-def test_flags_are_those_of_the_table() -> None:
-    assert (CONV_FIRST, CONV_LAST, CONV_BIAS, CONV_CLIP) == (1, 2, 4, 8)
-    assert conv(Chip(), Conv(1, 1, 1, 1), CONV_FIRST, input=0, weights=0).flags == 1

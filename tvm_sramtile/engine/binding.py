@@ -28,8 +28,8 @@ from tvm_sramtile.isa.table import (
     Traffic,
 )
 
-_ELEMENT_TYPES = {Dtype.FLOAT32: np.dtype(np.float32)}
-_TABLE_ENTRY = np.dtype([("position", "<i4"), ("weight", "<f4")])
+_ELEMENT_TYPES: dict[int, np.dtype[Any]] = {Dtype.FLOAT32: np.dtype(np.float32)}
+_TABLE_ENTRY: np.dtype[Any] = np.dtype([("position", "<i4"), ("weight", "<f4")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ def run(code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1) -> Measur
     Args:
         code: the program's bytes (``isa.encode``).
         tensors: one C-contiguous array for each argument of the program, at least as large as the program's tensors
-            state, for ``images`` images; of the element type, or for tables of (i32 position, f32 weight). A read-only array that is no output is handed over as a copy.
+            state, for ``images`` images; a table's elements are its entries, (i32 position, f32 weight). A read-only
+            array that is no output is handed over as a copy.
         images: how often the program's body runs.
 
     Raises:
@@ -156,9 +157,9 @@ def _check_array(index: int, array: NDArray[Any], record: dict[str, int], images
 
 
 def _elements(layout: int, dims: list[int], strides: list[int]) -> int:
-    """From the first to the last element of a tensor's image."""
+    """From the first to the last element of a tensor's image; what else its dims may be, the engine says."""
     if layout in (Layout.PACKED, Layout.TABLE):
-        return math.prod(dims)
+        return math.prod(dims[:2] if layout == Layout.TABLE else dims)
     return 1 + sum((dim - 1) * stride for dim, stride in zip(dims, strides, strict=True))
 
 
