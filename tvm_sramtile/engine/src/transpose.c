@@ -26,9 +26,25 @@ static inline void transpose(four* rows) {
   rows[3] = SHUFFLE(c, d, 2, 3, 6, 7);
 }
 
+#if defined(__x86_64__)
+void sramtile_blocked_from_planes_avx512(float* blocked, const void* planes, int64_t plane, int64_t length,
+                                         int64_t channels);
+void sramtile_planes_from_blocked_avx512(void* planes, const float* blocked, int64_t plane, int64_t length,
+                                         int64_t channels);
+static int has_avx512(void) {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
 /* `length` positions of `channels` planes to positions of `lanes` floats; lanes past the channels become zeros. */
 void sramtile_blocked_from_planes(float* blocked, const void* planes, int64_t plane, int64_t length, int64_t channels,
                                   int64_t lanes) {
+#if defined(__x86_64__)
+  if (lanes == 16 && has_avx512()) {
+    sramtile_blocked_from_planes_avx512(blocked, planes, plane, length, channels);
+    return;
+  }
+#endif
   sram_float* const to = (sram_float*)blocked;
   const dram_float* const from = planes;
   const int64_t fast_lanes = lanes & ~INT64_C(3);
@@ -53,6 +69,12 @@ void sramtile_blocked_from_planes(float* blocked, const void* planes, int64_t pl
 /* The way back; lanes past the channels are not read. */
 void sramtile_planes_from_blocked(void* planes, const float* blocked, int64_t plane, int64_t length, int64_t channels,
                                   int64_t lanes) {
+#if defined(__x86_64__)
+  if (lanes == 16 && has_avx512()) {
+    sramtile_planes_from_blocked_avx512(planes, blocked, plane, length, channels);
+    return;
+  }
+#endif
   dram_float* const to = planes;
   const sram_float* const from = (const sram_float*)blocked;
   const int64_t fast_channels = channels & ~INT64_C(3);
