@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import relax_graphs as graphs
 import tvm
 from tvm import relax
 from tvm.relax import op
-from tvm.script import ir as I  # noqa: N812 (what everyone calls it)
-from tvm.script import relax as R  # noqa: N812
+from tvm.script import relax as R  # noqa: N812 (what everyone calls it)
 
 from tvm_sramtile import relax as front
 from tvm_sramtile.attributes import RegionAttributes
@@ -132,30 +132,29 @@ def test_every_function_of_a_module() -> None:
     assert result["third"].same_as(mod["third"])
 
 
-@I.ir_module
-class Branches:
-    @R.function
-    def main(
-        flag: R.Tensor((), "bool"), x: R.Tensor((1, 4, 16, 10), "float32"), w: R.Tensor((4, 4, 3, 3), "float32")
-    ) -> R.Tensor((1, 4, 16, 10), "float32"):
-        if flag:
-            y = R.nn.conv2d(x, w, padding=1)
-            r = R.nn.relu(y)
-        else:
-            r = R.nn.relu(x)
-        return r
+@R.function
+def branches(
+    flag: R.Tensor((), "bool"), x: R.Tensor((1, 4, 16, 10), "float32"), w: R.Tensor((4, 4, 3, 3), "float32")
+) -> R.Tensor((1, 4, 16, 10), "float32"):
+    R.func_attr({"global_symbol": "main"})
+    if flag:
+        y = R.nn.conv2d(x, w, padding=1)
+        r = R.nn.relu(y)
+    else:
+        r = R.nn.relu(x)
+    return r
 
 
 def test_branches_of_an_if() -> None:
+    mod = tvm.IRModule({"main": branches})
     for outline, ops in ((False, [*CHUNKS, "nn.relu"]), (True, ["sramtile_conv2d_0"])):
-        result = split(Branches, outline=outline)
+        result = split(mod, outline=outline)
         branch = result["main"].body.blocks[0].bindings[0].value.true_branch
         calls = [b.value.op for block in branch.blocks for b in block.bindings if isinstance(b.value, relax.Call)]
         assert [getattr(call, "name", "").removeprefix("relax.") or call.name_hint for call in calls] == ops
-        partitioned = front.partition_for_sramtile(Branches, SPEC)
-        inputs = {"flag": graphs.np.array(True), "x": INPUT, "w": graphs.random(1, 4, 4, 3, 3)}
-        run = front.run_accelerator(partitioned, inputs)
-        graphs.assert_close(run.outputs, front.run_host(Branches, inputs), 1e-5)
+    inputs = {"flag": np.array(True), "x": INPUT, "w": graphs.random(1, 4, 4, 3, 3)}
+    run = front.run_accelerator(front.partition_for_sramtile(mod, SPEC), inputs)
+    graphs.assert_close(run.outputs, front.run_host(mod, inputs), 1e-5)
 
 
 @pytest.mark.parametrize("marks", [{"Codegen": "other"}, {"Composite": "other.conv2d"}, {"Primitive": True}])

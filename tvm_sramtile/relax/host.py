@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from tvm_sramtile.frontend import HostOp
-from tvm_sramtile.relax.access import elements_of, op_name, static_shape
+from tvm_sramtile.relax.access import called_function, elements_of, op_name, static_shape
 from tvm_sramtile.relax.decide import NO_UNIT, decide
 from tvm_sramtile.relax.partition import partitioned_with
 from tvm_sramtile.relax.read import find_steps
@@ -20,21 +20,31 @@ NOT_PARTITIONED = "the module has not been partitioned"
 
 
 def host_ops(mod: tvm.IRModule) -> tuple[HostOp, ...]:
-    """The operators of a partitioned module that no region holds, in the order of execution.
+    """The operators of a partitioned module that no region holds, in the order of execution, each once.
 
     Functions of other back ends are left out: they do not run on the host either.
     """
+    ordered = functions_in_order(mod)
+    functions = {var.name_hint: function for var, function in ordered if not is_closed(function)}
     found: list[HostOp] = []
-    for _, function in functions_in_order(mod):
-        if is_closed(function):
-            continue
-        reasons = _reasons(mod, function)
-        for block in blocks_of(function.body):
-            for binding in block.bindings:
-                name = op_name(getattr(binding, "value", None))
-                if name:
-                    found.append(_host_op(binding, name, reasons))
+    for var, _ in ordered:
+        if var.name_hint in functions:
+            _add_ops(mod, functions.pop(var.name_hint), functions, found)
     return tuple(found)
+
+
+def _add_ops(mod: tvm.IRModule, function: Any, waiting: dict[str, Any], found: list[HostOp]) -> None:
+    """Add the operators of a function, and of those that wait where it calls them for the first time."""
+    reasons = _reasons(mod, function)
+    for block in blocks_of(function.body):
+        for binding in block.bindings:
+            value = getattr(binding, "value", None)
+            called = called_function(value)
+            if called is not None and called.name_hint in waiting:
+                _add_ops(mod, waiting.pop(called.name_hint), waiting, found)
+            name = op_name(value)
+            if name:
+                found.append(_host_op(binding, name, reasons))
 
 
 def _reasons(mod: tvm.IRModule, function: relax.Function) -> dict[str, str]:

@@ -38,46 +38,55 @@ _Limit = tuple[Any, "float | None", int]
 
 def _limit_of(function: tirx.PrimFunc) -> _Limit | None:
     """What a function does, if all it does is an elementwise limit."""
-    stores: list[Any] = []
-    loops: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tirx.BufferStore):
-            stores.append(node)
-        elif isinstance(node, tirx.For):
-            loops.append(node)
-
-    tirx.stmt_functor.post_order_visit(function.body, visit)
-    if len(stores) != 1:
+    store = _elementwise_store(function)
+    if store is None:
         return None
-    store, buffers = (
-        stores[0],
-        [function.buffer_map[param] for param in function.params if param in function.buffer_map],
-    )
+    *inputs, output = function.params
     operator = _OPS.get(type(store.value).__name__)
-    if operator is None or len(buffers) != len(function.params) or not store.buffer.same_as(buffers[-1]):
+    if operator is None or not store.buffer.same_as(output) or not inputs:
         return None
-    return _operands(operator, store, buffers[:-1])
-
-
-def _operands(operator: Any, store: Any, inputs: list[Any]) -> _Limit | None:
     first, second = store.value.a, store.value.b
-    indices = list(store.indices)
-    same = (
-        isinstance(first, tirx.BufferLoad)
-        and bool(inputs)
-        and first.buffer.same_as(inputs[0])
-        and len(first.indices) == len(indices)
-        and all(mine.same_as(its) for mine, its in zip(first.indices, indices, strict=True))
-        and all(isinstance(index, tirx.Var) for index in indices)
-    )
-    if not same:
+    if not _is_load(first, inputs[0], list(store.indices)):
         return None
     if isinstance(second, tirx.FloatImm) and len(inputs) == 1:
         return operator, float(second.value), 1
-    if isinstance(second, tirx.BufferLoad) and len(inputs) == 2 and not list(second.indices):
-        return (operator, None, 2) if second.buffer.same_as(inputs[1]) else None
-    return None
+    return (operator, None, 2) if len(inputs) == 2 and _is_load(second, inputs[1], []) else None
+
+
+def _elementwise_store(function: tirx.PrimFunc) -> Any:
+    """The one statement of a function that is a loop nest over all elements of its output, in order; else ``None``."""
+    loops: list[Any] = []
+    realize: Any = None
+    node = function.body
+    while not isinstance(node, tirx.BufferStore):
+        if isinstance(node, tirx.For):
+            loops.append(node)
+            node = node.body
+        elif hasattr(node, "block") and hasattr(node, "iter_values"):
+            realize = node
+            node = node.block.body
+        else:
+            return None
+    if realize is None:
+        return None
+    bound = [value.same_as(loop.loop_var) for value, loop in zip(realize.iter_values, loops, strict=False)]
+    indices = list(node.indices)
+    stored = [index.same_as(iterator.var) for index, iterator in zip(indices, realize.block.iter_vars, strict=False)]
+    extents = [getattr(loop.extent, "value", None) for loop in loops]
+    shape = [getattr(extent, "value", None) for extent in node.buffer.shape]
+    counts = {len(loops), len(realize.iter_values), len(indices), len(shape)}
+    whole = len(counts) == 1 and all(bound) and all(stored) and extents == shape and None not in shape
+    return node if whole and getattr(realize.predicate, "value", None) == 1 else None
+
+
+def _is_load(expr: Any, tensor: Any, indices: list[Any]) -> bool:
+    source = getattr(expr, "source", getattr(expr, "buffer", None))  # of a TensorLoad in 0.27, a BufferLoad in 0.26
+    return (
+        source is not None
+        and source.same_as(tensor)
+        and len(expr.indices) == len(indices)
+        and all(mine.same_as(its) for mine, its in zip(expr.indices, indices, strict=True))
+    )
 
 
 def _rewritten(function: relax.Function, limits: dict[str, _Limit]) -> relax.Function:
