@@ -1,4 +1,4 @@
-/* Parameters of conv_kernels.h for x86-64 with AVX-512: 32 registers of 16 floats. It ends with what SRAMTILE_TARGET_END ends. */
+/* Parameters of conv_kernels.h for x86-64 with AVX-512: 32 registers of 16 floats. SRAMTILE_TARGET_END must follow. */
 #include <immintrin.h>
 
 #include "conv_job.h"

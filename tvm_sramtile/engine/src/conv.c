@@ -26,9 +26,11 @@ static kernels* kernels_of(const struct sramtile_conv_job* job) {
 
 /* A 1x1 kernel without stride and padding takes a map whose rows lie without gaps as one long row. */
 static void flatten(struct sramtile_conv_job* job) {
-  const int pointwise = job->kernel_rows == 1 && job->kernel_cols == 1 && job->stride_rows == 1 && job->stride_cols == 1;
+  const int pointwise = job->kernel_rows == 1 && job->kernel_cols == 1;
+  const int dense = job->stride_rows == 1 && job->stride_cols == 1;
   const int whole = job->pad_top == 0 && job->pad_left == 0 && job->in_rows >= job->out_rows;
-  if (!pointwise || !whole || job->in_cols != job->out_cols || job->out_row != job->out_cols * job->lanes) return;
+  const int no_gaps = job->in_cols == job->out_cols && job->out_row == job->out_cols * job->lanes;
+  if (!pointwise || !dense || !whole || !no_gaps) return;
   job->in_cols = job->in_rows * job->in_cols;
   job->out_cols = job->out_rows * job->out_cols;
   job->in_rows = 1;

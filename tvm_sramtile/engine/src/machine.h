@@ -126,6 +126,14 @@ void sramtile_blocked_from_planes(float* blocked, const void* planes, int64_t pl
 void sramtile_planes_from_blocked(void* planes, const float* blocked, int64_t plane, int64_t length, int64_t channels,
                                   int64_t lanes);
 
+#if defined(__x86_64__)
+/* transpose_avx512.c: the same for 16 lanes. */
+void sramtile_blocked_from_planes_avx512(float* blocked, const void* planes, int64_t plane, int64_t length,
+                                         int64_t channels);
+void sramtile_planes_from_blocked_avx512(void* planes, const float* blocked, int64_t plane, int64_t length,
+                                         int64_t channels);
+#endif
+
 /* conv.c; it gets the SRAM and no DRAM. */
 void sramtile_conv(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_conv* command);
 

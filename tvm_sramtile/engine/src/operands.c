@@ -26,7 +26,9 @@ static int conv_operands(const struct sramtile_header* chip, const struct sramti
   const uint64_t out_bytes = map_bytes(chip, conv->out_channels, conv->out_rows, conv->out_cols, conv->out_block_bytes);
   int count = 0;
   operands[count++] = (struct sramtile_operand){"accumulators", conv->accumulators, out_bytes};
-  if (conv->flags & SRAMTILE_CONV_LAST) operands[count++] = (struct sramtile_operand){"output", conv->output, out_bytes};
+  if (conv->flags & SRAMTILE_CONV_LAST) {
+    operands[count++] = (struct sramtile_operand){"output", conv->output, out_bytes};
+  }
   if (conv->in_rows > 0) {
     const uint32_t ipg = conv->in_channels / conv->groups;
     operands[count++] = (struct sramtile_operand){

@@ -27,10 +27,6 @@ static inline void transpose(four* rows) {
 }
 
 #if defined(__x86_64__)
-void sramtile_blocked_from_planes_avx512(float* blocked, const void* planes, int64_t plane, int64_t length,
-                                         int64_t channels);
-void sramtile_planes_from_blocked_avx512(void* planes, const float* blocked, int64_t plane, int64_t length,
-                                         int64_t channels);
 static int has_avx512(void) {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }

@@ -138,7 +138,8 @@ static int32_t check_conv_extents(const struct sramtile_conv* conv, const struct
   return SRAMTILE_OK;
 }
 
-/* The written operands, accumulators and output, come first: none of them may meet any other, but the output may be the accumulators. */
+/* The written operands, accumulators and output, come first. Neither may meet any other operand, except that the output
+ * may be the accumulators. */
 static int32_t check_overlap(const struct sramtile_program* program, const union sramtile_any_command* command,
                              const struct sramtile_fault* at) {
   struct sramtile_operand operands[SRAMTILE_MAX_OPERANDS];
