@@ -53,7 +53,7 @@ class RegionAttributes:
 
 
 def check_body(function: str, plan: StepPlan, seen: Sequence[Chunk]) -> None:
-    """Compare the chunks read back from a function's body with the plan; raises ``CheckFailed`` at the first difference."""
+    """Compare the chunks read back from a body with the plan; raises ``CheckFailed`` at the first difference."""
     if len(seen) != len(plan.chunks):
         raise CheckFailed(f"function {function}: its body has {len(seen)} chunks, its plan {len(plan.chunks)}")
     for index, (found, planned) in enumerate(zip(seen, plan.chunks, strict=True)):

@@ -35,7 +35,7 @@ class Phase:
 
 
 def phases(kernel: int, stride: int, dilation: int, pad_before: int) -> tuple[Phase, ...]:
-    """All phases of one axis. Output ``o`` gets ``input[i]*weight[t]`` for ``i*stride + t*dilation - pad_before == o``."""
+    """The phases of an axis. Output ``o`` gets ``input[i]*weight[t]`` for ``i*stride + t*dilation == o + pad_before``."""
     step = stride // gcd(stride, dilation)
     found = []
     for offset in range(stride):
@@ -48,7 +48,7 @@ def phases(kernel: int, stride: int, dilation: int, pad_before: int) -> tuple[Ph
 def transposed_extent(
     size: int, kernel: int, stride: int, dilation: int, pad_before: int, pad_after: int, output_padding: int
 ) -> int:
-    """Output positions: ``(size - 1)*stride + dilation*(kernel - 1) + 1`` (formula (4)), less the pads, plus the rest."""
+    """Output positions: ``(size - 1)*stride + dilation*(kernel - 1) + 1`` (formula (4)), less pads, plus the rest."""
     return (size - 1) * stride + dilation * (kernel - 1) + 1 - pad_before - pad_after + output_padding
 
 

@@ -33,8 +33,8 @@ class SubKernel:
 def seed_split(kernel: Unit, units: Sequence[Unit]) -> tuple[SubKernel, ...]:
     """The seed's way: a grid of the largest unit, the kernel padded on its left and bottom up to formula (5).
 
-    ``kernel_out = ceil(kernel / unit)*unit``; sub-kernel (i, j) then has the padded kernel's rows ``[i*unit, (i + 1)*unit)``
-    and columns alike. A kernel that is a unit stays whole.
+    ``kernel_out = ceil(kernel / unit)*unit``; sub-kernel (i, j) then has the padded kernel's rows
+    ``[i*unit, (i + 1)*unit)`` and columns alike. A kernel that is a unit stays whole.
     """
     if kernel in units:
         return (SubKernel(Range(0, kernel[0]), Range(0, kernel[1]), kernel),)
@@ -52,8 +52,7 @@ def best_split(kernel: Unit, units: Sequence[Unit]) -> tuple[SubKernel, ...]:
     """
     if kernel in units:
         return seed_split(kernel, units)
-    best = min(_guillotine(kernel, tuple(units)), seed_split(kernel, units), key=_cost)
-    return best
+    return min(_guillotine(kernel, tuple(units)), seed_split(kernel, units), key=_cost)
 
 
 def _cost(parts: Sequence[SubKernel]) -> tuple[int, int]:

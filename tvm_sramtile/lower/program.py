@@ -26,6 +26,9 @@ def lower(
     """The program of ``region`` for one image; the same plan always gives the same program.
 
     Args:
+        region: what to compute.
+        plan: how.
+        spec: the accelerator that the plan was made for.
         constants: the values of the region's constants by their digests; ``None`` for a program that is only counted,
             with zeros in their place.
 

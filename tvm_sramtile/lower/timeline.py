@@ -27,7 +27,7 @@ class Timeline:
 
 
 def timeline(program: Program, images: int = 1) -> Timeline:
-    """The timeline of a call with ``images`` images: affine in them, since each image starts when all before is done."""
+    """The timeline of a call with ``images`` images: affine in them, each starts when all before is done."""
     before, before_busy = _part(program, program.prologue)
     image, image_busy = _part(program, program.body)
     busy = [once + images * each for once, each in zip(before_busy, image_busy, strict=True)]

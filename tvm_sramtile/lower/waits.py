@@ -22,8 +22,8 @@ class _Uses:
 class Sequencer:
     """Takes commands in program order, gives each the waits that its operands demand.
 
-    A place is an SRAM slot or the name of a workspace tensor. Slots of different steps may overlap: the overlaps of a new
-    slot are found once, when it first occurs, so that the cost of a command does not depend on how many there were.
+    A place is an SRAM slot or the name of a workspace tensor. Slots of different steps may overlap: the overlaps of a
+    new slot are found once, when it first occurs, so that the cost of a command does not depend on how many there were.
     """
 
     def __init__(self) -> None:
