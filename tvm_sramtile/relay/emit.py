@@ -70,7 +70,7 @@ def _slice(op: Conv2d, data: Node, rows: Range, cols: Range) -> Node:
     if not cuts:
         return data
     begin, end = [part.start for part in cuts.values()], [part.stop for part in cuts.values()]
-    return relay.strided_slice(data, begin, end, axes=list(cuts))
+    return relay.strided_slice(data, begin, end, [1] * len(cuts), axes=list(cuts))
 
 
 def _epilogue(step: Step, operands: Operands, value: Node) -> Node:

@@ -87,7 +87,7 @@ def run_accelerator(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> NetworkRu
     probe = _probe(mod)
     checked = _checked_inputs(probe.mod["main"], inputs)
     with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
-        library = load_exported(build(probe.mod), Path(directory))
+        library = load_exported(build_partitioned(probe.mod), Path(directory))
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
     for name in probe.calls:
         library.get_function(reset_name(name), query_imports=True)()
@@ -139,7 +139,7 @@ def export_library(mod: tvm.IRModule, path: str) -> None:
     target = Path(path)
     with tempfile.TemporaryDirectory(prefix=".sramtile-", dir=target.absolute().parent) as directory:
         part = Path(directory) / f"library{target.suffix or '.so'}"
-        build(mod).export_library(str(part))
+        build_partitioned(mod).export_library(str(part))
         part.replace(target)
 
 
@@ -149,17 +149,23 @@ def build(mod: tvm.IRModule) -> Any:
         return relay.build(mod, target=host_target())
 
 
-def build_quickly(mod: tvm.IRModule) -> Any:
-    """The same where compiling counts more than the speed of what comes of it.
+def build_partitioned(mod: tvm.IRModule) -> Any:
+    """The same for a module with regions, whose unrolled bodies TVM never compiles, but infers types of.
 
-    Unrolled bodies have hundreds of operators, and each of these passes infers the types of all of them anew, some of
-    them dozens of times.
+    Two passes, which have nothing to do with regions, would have that done some 30 times.
     """
-    with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=_SLOW_PASSES):
+    with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=_REPEATING_PASSES):
+        return relay.build(mod, target=host_target())
+
+
+def build_quickly(mod: tvm.IRModule) -> Any:
+    """The same where compiling counts more than the speed of what comes of it: for unrolled bodies as operators."""
+    with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=[*_REPEATING_PASSES, *_NEEDLESS_PASSES]):
         return relay.build(mod, target=f"{host_target()} -opt-level=0")
 
 
-_SLOW_PASSES = [
+_REPEATING_PASSES = ["SimplifyExpr", "SimplifyExprPostAlterOp"]
+_NEEDLESS_PASSES = [
     "CanonicalizeCast",
     "CombineParallelBatchMatmul",
     "CombineParallelConv2D",
@@ -169,8 +175,6 @@ _SLOW_PASSES = [
     "FoldConstant",
     "FoldScaleAxis",
     "Legalize",
-    "SimplifyExpr",
-    "SimplifyExprPostAlterOp",
     "SimplifyInference",
     "SplitArgs",
     "qnn.Legalize",

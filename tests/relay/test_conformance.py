@@ -1,0 +1,113 @@
+"""Every conformance case: the original, the split graph and the accelerator, against numpy.
+
+Relay compiles slowly, so the graphs of all cases are joined, and each of the three is built once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+import relay_graphs as graphs
+import tvm
+from conformance.cases import CASES, Case
+from relay_graphs import Array
+
+from tvm_sramtile import relay as front
+from tvm_sramtile.compile import compile_region
+from tvm_sramtile.engine.binding import Measured
+from tvm_sramtile.options import Options
+from tvm_sramtile.relay.codegen import compile_function
+from tvm_sramtile.relay.runner import build_quickly, run_built
+
+BY_NAME = {case.name: case for case in CASES}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What one build gave for each case, and what each region measured."""
+
+    outputs: Mapping[str, tuple[Array, ...]]
+    measured: Mapping[str, Measured]
+
+
+@cache
+def original(name: str) -> tvm.IRModule:
+    return graphs.case_module(BY_NAME[name])
+
+
+@cache
+def split(name: str) -> tvm.IRModule:
+    return front.SplitOversized(BY_NAME[name].spec)(original(name))
+
+
+@cache
+def partitioned(name: str) -> tvm.IRModule:
+    return front.partition_for_sramtile(original(name), BY_NAME[name].spec)
+
+
+@cache
+def inputs() -> Mapping[str, Array]:
+    return {f"{name}.{key}": value for name, case in BY_NAME.items() for key, value in graphs.inputs_of(case).items()}
+
+
+def by_case(values: Sequence[Array]) -> Mapping[str, tuple[Array, ...]]:
+    rest = iter(values)
+    return {name: tuple(next(rest) for _ in case.outputs) for name, case in BY_NAME.items()}
+
+
+@cache
+def run_under_tvm(*, cut: bool) -> Mapping[str, tuple[Array, ...]]:
+    module = graphs.joined({name: split(name) if cut else original(name) for name in BY_NAME})
+    return by_case(run_built(module, build_quickly(module), inputs()))
+
+
+@cache
+def run_on_accelerator() -> Results:
+    run = front.run_accelerator(graphs.joined({name: partitioned(name) for name in BY_NAME}), inputs())
+    return Results(by_case(run.outputs), {name: region.measured for name, region in run.regions.items()})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_three_executions_agree(case: Case) -> None:
+    for outputs in (run_under_tvm(cut=False), run_under_tvm(cut=True), run_on_accelerator().outputs):
+        graphs.assert_close(outputs[case.name], case.expected(), case.tolerance)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_plan_predicts_what_is_measured(case: Case) -> None:
+    regions = front.regions(partitioned(case.name))
+    assert tuple(region.plan.chunk_count for region in regions) == tuple(count for count in case.chunks if count)
+    for region in regions:
+        predicted = compile_region(region.region, region.spec, region.options, None, region.plan).predicted
+        measured = run_on_accelerator().measured[f"{case.name}__{region.region.name}"]
+        assert predicted.traffic.total_bytes == measured.dram_bytes
+        assert predicted.sram_peak_bytes == measured.sram_peak_bytes <= case.sram_bytes
+        assert predicted.time.cycles == measured.cycles
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_passes_are_idempotent_and_refusals_explained(case: Case) -> None:
+    module = partitioned(case.name)
+    assert graphs.equal(front.partition_for_sramtile(module, case.spec), module)
+    assert graphs.equal(front.SplitOversized(case.spec)(split(case.name)), split(case.name))
+    assert graphs.equal(split(case.name), original(case.name)) == all(count < 2 for count in case.chunks)
+    assert ("concatenate" in graphs.ops_of(split(case.name))) == any(count > 1 for count in case.chunks)
+    refused = [op.reason for op in front.host_ops(module) if op.op == "nn.conv2d"]
+    assert len(refused) == case.chunks.count(0)
+    assert all(case.reason in reason for reason in refused)
+
+
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda case: case.name)
+def test_the_body_does_not_change_the_program(case: Case) -> None:
+    programs = []
+    for limit in (1, 1000):
+        module = front.partition_for_sramtile(original(case.name), case.spec, Options(max_unrolled_chunks=limit))
+        regions = graphs.functions_with(module, "Compiler")
+        assert any("concatenate" in graphs.ops_of(module, name) for name in regions) == (
+            limit == 1000 and any(count > 1 for count in case.chunks)
+        )
+        programs.append({name: compile_function(function).program for name, function in regions.items()})
+    assert programs[0] == programs[1]
