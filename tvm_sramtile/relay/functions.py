@@ -108,6 +108,11 @@ class Names:
                 return name
 
 
+def typed_copy(mod: tvm.IRModule) -> tvm.IRModule:
+    """A copy with types inferred: ``InferType`` itself changes the module that it is given."""
+    return exchange(mod, {})
+
+
 def exchange(
     mod: tvm.IRModule, changed: Mapping[Any, Any], gone: Iterable[Any] = (), attrs: Mapping[str, str] | None = None
 ) -> tvm.IRModule:

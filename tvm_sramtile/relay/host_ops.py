@@ -9,9 +9,9 @@ import tvm
 from tvm import relay
 
 from tvm_sramtile.frontend import HostOp
-from tvm_sramtile.relay.functions import read_marks
+from tvm_sramtile.relay.functions import read_marks, typed_copy
 from tvm_sramtile.relay.graph import Node, graph_of, is_closed, post_order
-from tvm_sramtile.relay.read import op_name, shape_of, value_name
+from tvm_sramtile.relay.read import named_ops, op_name, shape_of
 from tvm_sramtile.relay.split import NO_UNIT, candidates
 
 NOT_PARTITIONED = "the module was not partitioned"
@@ -22,7 +22,7 @@ def host_ops(mod: tvm.IRModule) -> tuple[HostOp, ...]:
 
     Functions of other back ends are left out: they do not run on the host either.
     """
-    typed = relay.transform.InferType()(mod)
+    typed = typed_copy(mod)
     functions = [typed[var] for var in function_order(typed) if not is_closed(typed[var])]
     return tuple(op for function in functions for op in _function_ops(typed, function))
 
@@ -58,8 +58,7 @@ def _function_ops(mod: tvm.IRModule, function: Any) -> list[HostOp]:
             # One that fits can only stand here if somebody has added it after the partition.
             reasons[candidate.match.nodes[0]] = candidate.reason or NOT_PARTITIONED
     return [
-        HostOp(str(op_name(node)), value_name(node, index), macs_of(node), reasons.get(node, NO_UNIT))
-        for index, node in enumerate(node for node in graph.order if op_name(node) is not None)
+        HostOp(str(op_name(node)), name, macs_of(node), reasons.get(node, NO_UNIT)) for node, name in named_ops(graph)
     ]
 
 

@@ -23,6 +23,7 @@ from tvm_sramtile.relay.functions import (
     marks_of,
     plain_functions,
     read_attributes,
+    typed_copy,
     with_text_attrs,
 )
 from tvm_sramtile.relay.graph import Graph, graph_of
@@ -90,7 +91,7 @@ def partition_for_sramtile(
 
 def partition_module(mod: tvm.IRModule, spec: AcceleratorSpec, options: Options) -> tvm.IRModule:
     """See ``PartitionForSramtile``."""
-    typed = relay.transform.InferType()(mod)
+    typed = typed_copy(mod)
     if options.on_refusal == "error":
         raise_refusals(typed, spec, options)
     names = Names(typed)

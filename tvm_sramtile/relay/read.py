@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +65,11 @@ class Match:
 
 def find_matches(graph: Graph) -> tuple[Match, ...]:
     """Every ``nn.conv2d`` of a function with its epilogue, in order of execution; types must have been inferred."""
-    convolutions = [node for node in graph.order if op_name(node) == CONV2D]
-    return tuple(_grow(graph, _bare(graph, node, index)) for index, node in enumerate(convolutions))
-
-
-def _bare(graph: Graph, call: Node, index: int) -> Match:
-    return Match(value_name(call, index), (call,), tuple(graph.literal(operand) for operand in call.args))
+    return tuple(
+        _grow(graph, Match(name, (node,), tuple(graph.literal(operand) for operand in node.args)))
+        for node, name in named_ops(graph)
+        if op_name(node) == CONV2D
+    )
 
 
 def op_name(node: Node) -> str | None:
@@ -77,11 +77,21 @@ def op_name(node: Node) -> str | None:
     return node.op.name if isinstance(node, relay.Call) and isinstance(node.op, Op) else None
 
 
-def value_name(call: Node, index: int) -> str:
-    """The importer's name of a call, else the operator's with the call's number."""
-    source = getattr(getattr(call, "span", None), "source_name", None)
-    name = str(source.name) if source is not None else ""
-    return name or f"{str(op_name(call)).rpartition('.')[2]}_{index}"
+def short_name(node: Node) -> str:
+    """The name of the operator that a node calls, without its namespace."""
+    return str(op_name(node)).rpartition(".")[2]
+
+
+def named_ops(graph: Graph) -> Iterator[tuple[Node, str]]:
+    """The calls of operators, each with the importer's name for it, else the operator's and a number."""
+    counts: Counter[str] = Counter()
+    for node in graph.order:
+        if op_name(node) is not None:
+            kind = short_name(node)
+            source = getattr(getattr(node, "span", None), "source_name", None)
+            name = str(source.name) if source is not None else ""
+            yield node, name or f"{kind}_{counts[kind]}"
+            counts[kind] += 1
 
 
 def _grow(graph: Graph, match: Match) -> Match:

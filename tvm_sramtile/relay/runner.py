@@ -22,7 +22,7 @@ from tvm_sramtile.frontend import Array, NetworkRun, RegionRun
 from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relay.codegen import constants_of
 from tvm_sramtile.relay.emit import Operands, chunked_body, whole_body
-from tvm_sramtile.relay.functions import exchange, is_plain, is_region, read_attributes
+from tvm_sramtile.relay.functions import exchange, is_plain, is_region, read_attributes, typed_copy
 from tvm_sramtile.relay.graph import graph_of
 from tvm_sramtile.relay.host_ops import function_order
 from tvm_sramtile.relay.module import counters_name, host_target, load_exported, reset_name
@@ -73,7 +73,7 @@ def run_host(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> tuple[Array, ...
 
 def run_built(mod: tvm.IRModule, library: Any, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
     """The outputs of a module without regions that ``build`` or ``build_quickly`` has compiled."""
-    checked = _checked_inputs(relay.transform.InferType()(mod)["main"], inputs)
+    checked = _checked_inputs(typed_copy(mod)["main"], inputs)
     return _run(graph_executor.GraphModule(library["default"](tvm.cpu())), checked)
 
 
@@ -146,7 +146,7 @@ def export_library(mod: tvm.IRModule, path: str) -> None:
 def build(mod: tvm.IRModule) -> Any:
     """``relay.build`` for this machine, without TVM's advice to tune."""
     with _quiet(), tvm.transform.PassContext(opt_level=2):
-        return relay.build(mod, target=host_target())
+        return relay.build(typed_copy(mod), target=host_target())
 
 
 def build_partitioned(mod: tvm.IRModule) -> Any:
@@ -155,7 +155,7 @@ def build_partitioned(mod: tvm.IRModule) -> Any:
     Two passes, which have nothing to do with regions, would have that done some 30 times.
     """
     with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=_REPEATING_PASSES):
-        return relay.build(mod, target=host_target())
+        return relay.build(typed_copy(mod), target=host_target())
 
 
 def build_quickly(mod: tvm.IRModule) -> Any:
@@ -234,7 +234,7 @@ def _inlined(mod: tvm.IRModule) -> tvm.IRModule:
     }
     if marked:
         mod = relay.transform.Inline()(exchange(mod, marked))
-    typed = relay.transform.InferType()(mod)
+    typed = typed_copy(mod)
     main = typed["main"]
     if any(isinstance(node, relay.Let) for node in graph_of(main.body).order):
         typed = relay.transform.InferType()(relay.transform.ToGraphNormalForm()(typed))

@@ -17,9 +17,9 @@ from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Plan, plan_region
 from tvm_sramtile.relay.emit import Operands, chunked_body, whole_body
-from tvm_sramtile.relay.functions import Names, exchange, plain_functions, with_text_attrs
+from tvm_sramtile.relay.functions import Names, exchange, plain_functions, typed_copy, with_text_attrs
 from tvm_sramtile.relay.graph import Graph, Lookup, Node, graph_of, rewrite
-from tvm_sramtile.relay.read import Match, Refusal, find_matches, op_name, read_step, region_of, value_name
+from tvm_sramtile.relay.read import Match, Refusal, find_matches, named_ops, op_name, read_step, region_of, short_name
 
 MAX_UNROLLED_CHUNKS = 16
 """Bodies with more chunks are written as the operator itself, unless the options say otherwise."""
@@ -66,7 +66,7 @@ def spec_of(spec: AcceleratorSpec | str | Path | None) -> AcceleratorSpec:
 
 def split_module(mod: tvm.IRModule, spec: AcceleratorSpec, options: Options, *, outline: bool) -> tvm.IRModule:
     """See ``SplitOversized``."""
-    typed = relay.transform.InferType()(mod)
+    typed = typed_copy(mod)
     if options.on_refusal == "error":
         raise_refusals(typed, spec, options, alone=not outline)
     names = Names(typed)
@@ -127,7 +127,7 @@ class Candidate:
     @property
     def kind(self) -> str:
         """The operator's short name."""
-        return str(op_name(self.match.nodes[0])).rpartition(".")[2]
+        return short_name(self.match.nodes[0])
 
     def region(self, name: str) -> Region:
         """The region of this name."""
@@ -169,10 +169,9 @@ def raise_refusals(mod: tvm.IRModule, spec: AcceleratorSpec, options: Options, *
     """Raise for the first operator that the accelerator is meant for and does not take."""
     for function in plain_functions(mod).values():
         graph = graph_of(function.body)
-        for index, node in enumerate(graph.order):
+        for node, name in named_ops(graph):
             if op_name(node) in UNTAKEN:
-                kind = str(op_name(node)).rpartition(".")[2]
-                raise UnsupportedOp(f"{kind} {value_name(node, index)}: {NO_UNIT}")
+                raise UnsupportedOp(f"{short_name(node)} {name}: {NO_UNIT}")
         for candidate in candidates(graph, spec, options, alone=alone):
             if candidate.error is not None:
                 raise candidate.error
