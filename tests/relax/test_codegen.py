@@ -95,8 +95,10 @@ def test_first_calls_from_many_threads(tmp_path: Path) -> None:
     right = expected(1)
     with ThreadPoolExecutor(8) as threads:
         for _ in range(10):
-            machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
-            for result in threads.map(lambda _: run(machine), range(8)):  # noqa: B023 (all done within this round)
+            library = tvm.runtime.load_module(str(path))
+            # A machine has one stack, so each thread has one of its own; the library below is shared.
+            machines = [relax.VirtualMachine(library, tvm.cpu()) for _ in range(8)]
+            for result in threads.map(run, machines):
                 np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-5)
 
 

@@ -69,8 +69,8 @@ def shape_text(expr: Any) -> str:
 def number_of(expr: Any) -> float | None:
     """The value of a literal number or of a literal tensor of one element."""
     if is_constant(expr):
-        value = constant_value(expr)
-        return float(value.reshape(())) if value.size == 1 else None
+        tensor = constant_value(expr)
+        return float(tensor.reshape(())) if tensor.size == 1 else None
     value = getattr(expr, "value", None)
     value = getattr(value, "value", value)  # a PrimValue holds an immediate
     return float(value) if isinstance(value, int | float) else None

@@ -78,7 +78,7 @@ def _folding(block: Any, position: int, uses: Uses) -> dict[Place, _Folding]:
         return {}
     places, conv, weight, bias = source
     scale, shift = _scale_and_shift(norm.attrs, *(constant_value(value) for value in statistics))
-    new_weight = constant_value(weight) * scale.reshape(-1, 1, 1, 1)
+    new_weight = np.asarray(constant_value(weight), np.float64) * scale.reshape(-1, 1, 1, 1)
     new_bias = bias * scale + shift
     if not (np.isfinite(new_weight).all() and np.isfinite(new_bias).all()):
         return {}

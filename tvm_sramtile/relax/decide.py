@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -18,7 +16,7 @@ from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Plan, judge, plan_region
 from tvm_sramtile.relax.access import constant_value, is_constant, op_name
 from tvm_sramtile.relax.read import Found, find_steps
-from tvm_sramtile.relax.walk import Place, blocks_of, plain_functions
+from tvm_sramtile.relax.walk import Place, blocks_of, identity, plain_functions
 
 DEFAULT_SPEC = "edge-256k"
 
@@ -140,15 +138,13 @@ def decide_all(
 
 
 def _raise_first(function: relax.Function, decisions: tuple[Decision, ...]) -> None:
-    errors = {decision.found.name: decision.error for decision in decisions}
-    for name, op in _heavy_ops(function):
-        error = errors.get(name) if name in errors else UnsupportedOp(f"{op.rpartition('.')[2]} {name}: {NO_UNIT}")
-        if error is not None:
-            raise error
-
-
-def _heavy_ops(function: relax.Function) -> Iterator[tuple[str, Any]]:
+    known = {decision.places[0]: decision.error for decision in decisions}
     for block in blocks_of(function.body):
-        for binding in block.bindings:
-            if isinstance(binding, relax.VarBinding) and op_name(binding.value) in _HEAVY:
-                yield str(binding.var.name), op_name(binding.value)
+        for position, binding in enumerate(block.bindings):
+            name = op_name(getattr(binding, "value", None))
+            if name not in _HEAVY:
+                continue
+            missing = UnsupportedOp(f"{name.rpartition('.')[2]} {binding.var.name}: {NO_UNIT}")
+            error = known.get((identity(block), position), missing)
+            if error is not None:
+                raise error

@@ -14,7 +14,7 @@ from tvm_sramtile.relax.decide import NO_UNIT, decide
 from tvm_sramtile.relax.partition import partitioned_with
 from tvm_sramtile.relax.read import find_steps
 from tvm_sramtile.relax.regions import functions_in_order
-from tvm_sramtile.relax.walk import blocks_of, is_closed
+from tvm_sramtile.relax.walk import Place, blocks_of, identity, is_closed
 
 NOT_PARTITIONED = "the module has not been partitioned"
 
@@ -37,28 +37,28 @@ def _add_ops(mod: tvm.IRModule, function: Any, waiting: dict[str, Any], found: l
     """Add the operators of a function, and of those that wait where it calls them for the first time."""
     reasons = _reasons(mod, function)
     for block in blocks_of(function.body):
-        for binding in block.bindings:
+        for position, binding in enumerate(block.bindings):
             value = getattr(binding, "value", None)
             called = called_function(value)
             if called is not None and called.name_hint in waiting:
                 _add_ops(mod, waiting.pop(called.name_hint), waiting, found)
             name = op_name(value)
             if name:
-                found.append(_host_op(binding, name, reasons))
+                found.append(_host_op(binding, name, reasons.get((identity(block), position))))
 
 
-def _reasons(mod: tvm.IRModule, function: relax.Function) -> dict[str, str]:
-    """Why operators that have a reader are on the host, by variable."""
+def _reasons(mod: tvm.IRModule, function: relax.Function) -> dict[Place, str]:
+    """Why operators that have a reader are on the host."""
     partitioned = partitioned_with(mod)
     if partitioned is None:
-        return {found.name: NOT_PARTITIONED for found in find_steps(function)}
-    return {found.name: decide(found, *partitioned).reason for found in find_steps(function)}
+        return {found.places[0]: NOT_PARTITIONED for found in find_steps(function)}
+    return {found.places[0]: decide(found, *partitioned).reason for found in find_steps(function)}
 
 
-def _host_op(binding: Any, op: str, reasons: dict[str, str]) -> HostOp:
+def _host_op(binding: Any, op: str, reason: str | None) -> HostOp:
     name = str(binding.var.name)
     shown = f"call_tir {binding.value.args[0].name_hint}" if op == "relax.call_tir" else op.removeprefix("relax.")
-    return HostOp(shown, name, macs_of(binding.value), reasons.get(name) or NO_UNIT)
+    return HostOp(shown, name, macs_of(binding.value), reason or NO_UNIT)
 
 
 def macs_of(call: Any) -> int:

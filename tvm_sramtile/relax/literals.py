@@ -51,7 +51,7 @@ def _has_constant_calls(function: relax.Function) -> bool:
 
     for block in blocks_of(function.body):
         for binding in block.bindings:
-            value = getattr(binding, "value", None)
+            value: Any = getattr(binding, "value", None)
             if is_constant(value):
                 literals.add(identity(binding.var))
             elif op_name(value) and value.args and all(is_literal(argument) for argument in value.args):
@@ -67,10 +67,11 @@ def _fold_reshapes(function: relax.Function) -> relax.Function:
     literals: dict[int, Any] = {}
     for block in blocks_of(function.body):
         for binding in block.bindings:
-            shape = _reshaped(getattr(binding, "value", None))
+            reshaped: Any = getattr(binding, "value", None)
+            shape = _reshaped(reshaped)
             if shape is not None:
-                value = constant_value(binding.value.args[0]).reshape(shape)
-                literals[identity(binding.var)] = relax.const(value, str(binding.value.ty.dtype))
+                value = constant_value(reshaped.args[0]).reshape(shape)
+                literals[identity(binding.var)] = relax.const(value, str(reshaped.ty.dtype))
     if not literals:
         return function
     uses = Uses.of(function)

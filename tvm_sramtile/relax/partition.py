@@ -105,6 +105,7 @@ def partition_for_sramtile(
     """
     spec, options = load_spec(spec), options or Options()
     mod = prepare(mod, params)
-    decide_all(mod, spec, options)  # with on_refusal="error", before anything is split
+    if options.on_refusal == "error":
+        decide_all(mod, spec, options)  # raises before anything is split
     passes = [SplitOversized(spec, options, outline=True), PartitionForSramtile(spec, options)]
     return tvm.transform.Sequential(passes)(mod)
