@@ -35,7 +35,7 @@ class Phase:
 
 
 def phases(kernel: int, stride: int, dilation: int, pad_before: int) -> tuple[Phase, ...]:
-    """The phases of an axis: ``i*stride + t*dilation == o + pad_before`` ties input ``i`` and tap ``t`` to output ``o``."""
+    """The phases of an axis: ``i*stride + t*dilation == o + pad_before`` ties input ``i``, tap ``t``, output ``o``."""
     step = stride // gcd(stride, dilation)
     found = []
     for offset in range(stride):
