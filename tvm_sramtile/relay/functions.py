@@ -118,13 +118,8 @@ def exchange(
 ) -> tvm.IRModule:
     """A new module, types inferred: some functions added or exchanged, some gone, some text attributes set."""
     functions = {var: function for var, function in mod.functions.items() if var not in set(gone)}
-    new = tvm.IRModule({**functions, **changed}, type_definitions_of(mod))
+    new = tvm.IRModule({**functions, **changed}, mod.type_definitions)
     texts = {name: tvm.runtime.String(text) for name, text in (attrs or {}).items()}
     for name, value in {**(dict(mod.attrs.items()) if mod.attrs is not None else {}), **texts}.items():
         new = new.with_attr(name, value)
     return relay.transform.InferType()(new)
-
-
-def type_definitions_of(mod: tvm.IRModule) -> dict[Any, Any]:
-    """The module's algebraic types."""
-    return {var: mod[var] for var in mod.get_global_type_vars()}

@@ -9,7 +9,7 @@ import tvm
 from tvm import relay
 
 from tvm_sramtile.errors import ModelError
-from tvm_sramtile.relay.functions import exchange, is_plain, type_definitions_of
+from tvm_sramtile.relay.functions import exchange, is_plain
 from tvm_sramtile.relay.graph import Graph, Lookup, Node, graph_of
 from tvm_sramtile.relay.read import is_per_channel, op_name, shape_of
 from tvm_sramtile.relay.split import Edits
@@ -36,9 +36,7 @@ def prepare_module(mod: tvm.IRModule, params: Mapping[str, Any]) -> tvm.IRModule
         main = mod.get_global_var("main")
         functions[main] = relay.build_module.bind_params_by_name(functions[main], dict(params))
     # Called one by one: in a Sequential, the current opt_level would leave some out.
-    work = tvm.IRModule(
-        {var: f for var, f in functions.items() if isinstance(f, relay.Function)}, type_definitions_of(mod)
-    )
+    work = tvm.IRModule({var: f for var, f in functions.items() if isinstance(f, relay.Function)}, mod.type_definitions)
     for one_pass in _PASSES:
         work = one_pass(work)
     folded = {var.name_hint: function for var, function in work.functions.items()}
