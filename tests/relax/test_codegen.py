@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,6 +49,7 @@ def run(machine: Any) -> graphs.Array:
 
 FRESH = """
 import sys
+import time
 sys.modules["tvm_sramtile"] = None  # as if it were not installed
 import numpy as np, tvm
 from tvm import relax
@@ -157,3 +159,13 @@ def test_weights_of_both_kinds(bound: bool) -> None:
     (region,) = run.regions.values()
     assert region.measured.weight_bytes == w.nbytes
     assert len(region.inputs) == (1 if bound else 2)
+
+
+def test_large_weights_are_compiled_quickly(tmp_path: Path) -> None:
+    weight = graphs.literal(1, 1024, 2048, 1, 1)  # 8 MiB
+    mod = graphs.module([graphs.tensor("x", 1, 2048, 2, 2)], lambda _, x: op.nn.conv2d(x, weight))
+    start = time.perf_counter()
+    partitioned = front.partition_for_sramtile(mod, AcceleratorSpec(name="large", sram_bytes=16 << 20))
+    assert len(front.regions(partitioned)) == 1
+    front.export_library(partitioned, str(tmp_path / "library.so"))
+    assert time.perf_counter() - start < 30
