@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import relay_graphs as graphs
 import relay_standin as standin
 import tvm
+from core import oracle
 from onnx import TensorProto, helper, numpy_helper
 
 from tvm_sramtile.errors import DoesNotFit, OptionError, SpecError
@@ -161,3 +163,28 @@ def test_defaults_are_checked_when_they_are_registered() -> None:
         tvmc.register({"speck": "x"})
     with pytest.raises(SpecError, match="preset 'x' is unknown"):
         tvmc.register({"spec": "x"})
+
+
+def test_a_convolution_through_compile_and_run(tmp_path: Path) -> None:
+    """Nothing stands in for anything here."""
+    x, w, b = graphs.random(1, 1, 3, 20, 16), graphs.random(2, 8, 3, 3, 3), graphs.random(3, 8)
+    values = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [1, 3, 20, 16]), ("y", [1, 8, 20, 16]))
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")]
+    graph = helper.make_graph(nodes, "main", [values["x"]], [values["y"]], weights)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "conv.onnx"
+    )
+    np.savez(tmp_path / "in.npz", x=x)
+    package, result = str(tmp_path / "out.tar"), str(tmp_path / "result.npz")
+    target = f"sramtile -spec=tiny-64k -sram_bytes=32768, llvm -mtriple={host_triple()}"
+    assert tvmc.main(["compile", str(tmp_path / "conv.onnx"), "--target", target, "-o", package]) == 0
+    assert tvmc.main(["run", "--inputs", str(tmp_path / "in.npz"), "-o", result, package]) == 0
+    expected = np.maximum(oracle.conv2d(x, w, b, padding=(1, 1, 1, 1)), 0)
+    graphs.assert_close((np.load(result)["output_0"],), (expected.astype(np.float32),), 1e-4)

@@ -29,7 +29,10 @@ def check_function(name: str, function: Any, attributes: RegionAttributes) -> No
             raise CheckFailed(f"function {name}: parameter {param.name_hint} is not {tensor.dtype} {tensor.shape}")
     params = {tensor.name: param for param, tensor in zip(function.params, region.inputs, strict=True)}
     (step,), (plan,) = region.steps, attributes.plan.steps
-    _Body(name, graph, params, step, plan).check(graph.resolve(function.body))
+    result = function.body
+    while isinstance(result, relay.Let):
+        result = result.body
+    _Body(name, graph, params, step, plan).check(graph.resolve(result))
 
 
 class _Body:
