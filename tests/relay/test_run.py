@@ -92,6 +92,15 @@ def test_let_bindings_and_nested_tuples_of_results() -> None:
     np.testing.assert_array_equal(np.concatenate(run.outputs[2:], axis=1), run.regions[REGION].outputs[0])
 
 
+def test_split_modules_run_under_tvm() -> None:
+    expected = front.run_host(network(), {"x": X})
+    for outline in (False, True):
+        split = front.SplitOversized(SPEC, outline=outline)(network())
+        graphs.assert_close(front.run_host(split, {"x": X}), expected, 1e-5)
+    machine = relay.create_executor("vm", split, tvm.cpu(), host_target())
+    graphs.assert_close((machine.evaluate()(X).numpy(),), expected, 1e-5)
+
+
 def test_a_network_without_regions() -> None:
     x = tensor("x", 2, 3)
     value = np.ones((2, 3), np.float32)

@@ -8,19 +8,23 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_sramtile.relay.functions import Names, exchange, is_plain, is_region, typed_copy
+from tvm_sramtile.relay.functions import Names, exchange, is_outlined, is_plain, is_region, typed_copy
 from tvm_sramtile.relay.graph import Lookup, Node, graph_of, rewrite
 
 
 def inlined(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with calls of plain functions in ``main`` inlined and ``let`` dissolved; a copy.
+    """The module with calls of plain and outlined functions in ``main`` inlined and ``let`` dissolved; a copy.
 
     TVM's own inlining fails on functions that are called several times, and so it does on regions, within
     ``relay.build``: each further call of a region gets a copy of it. Functions that call themselves stay.
     """
     typed = _without_let(typed_copy(mod))
     main = typed.get_global_var("main")
-    open_functions = {var: f for var, f in typed.functions.items() if is_plain(f) and var.name_hint != "main"}
+    open_functions = {
+        var: function
+        for var, function in typed.functions.items()
+        if var.name_hint != "main" and (is_plain(function) or is_outlined(function))
+    }
     for _ in open_functions:  # as deep as calls can be nested, unless there is recursion
         function = typed[main]
         graph = graph_of(function.body)

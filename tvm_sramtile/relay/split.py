@@ -36,9 +36,9 @@ class SplitOversized:
     """A pass that rewrites each ``nn.conv2d`` that overflows into chunks of rows; all else is left as it is.
 
     Inline (``outline=False``) the chunks stand in place of the operator, as plain Relay that runs on any target. With
-    ``outline=True`` each split operator becomes, with its epilogue, one global function that takes the whole weight as
-    a parameter and carries its description and plan as attributes. Functions of back ends and outlined ones are left
-    alone.
+    ``outline=True`` each split operator becomes, with its epilogue, one global function that takes the whole weight
+    as a parameter and carries its description and plan as attributes. Relay's virtual machine runs that as it is; its
+    graph executor takes no calls of functions. Functions of back ends and outlined ones are left alone.
 
     Args:
         spec: the accelerator, or a preset's name or file.
