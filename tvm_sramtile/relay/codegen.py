@@ -56,8 +56,13 @@ def compiled(name: str, function: relay.Function, attributes: RegionAttributes) 
 
 def constants_of(function: relay.Function) -> dict[str, Any]:
     """The constants of a function's body by their digests."""
-    values = (node.data.numpy() for node in post_order(function.body) if isinstance(node, relay.Constant))
-    return {digest_of(value): value for value in values}
+    return {digest: node.data.numpy() for digest, node in constant_nodes(function).items()}
+
+
+def constant_nodes(function: relay.Function) -> dict[str, Any]:
+    """The nodes of the constants of a function's body by their digests."""
+    nodes = [node for node in post_order(function.body) if isinstance(node, relay.Constant)]
+    return {digest_of(node.data.numpy()): node for node in nodes}
 
 
 def _types(tensors: tuple[Tensor, ...]) -> tuple[TensorType, ...]:

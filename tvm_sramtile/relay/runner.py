@@ -20,7 +20,8 @@ from tvm_sramtile.engine.binding import Measured
 from tvm_sramtile.errors import ModelError
 from tvm_sramtile.frontend import Array, NetworkRun, RegionRun
 from tvm_sramtile.isa.table import COUNTERS
-from tvm_sramtile.relay.codegen import constants_of
+from tvm_sramtile.relay.body import check_function
+from tvm_sramtile.relay.codegen import constant_nodes, constants_of
 from tvm_sramtile.relay.emit import Operands, chunked_body, whole_body
 from tvm_sramtile.relay.functions import exchange, is_region, read_attributes, typed_copy
 from tvm_sramtile.relay.graph import graph_of
@@ -153,21 +154,27 @@ def build(mod: tvm.IRModule) -> Any:
 
 
 def build_partitioned(mod: tvm.IRModule) -> Any:
-    """The same for a module with regions, whose unrolled bodies TVM never compiles, but infers types of.
+    """The same for a module with regions; their bodies are checked and written as operators first.
 
-    Two passes, which have nothing to do with regions, would have that done some 30 times.
+    The program does not depend on the body, but every pass of TVM would infer the types of all the chunks anew.
     """
-    with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=_REPEATING_PASSES):
-        return relay.build(inlined(mod), target=host_target())
+    typed = typed_copy(mod)
+    whole = {}
+    for var, function in typed.functions.items():
+        if is_region(function):
+            attributes = read_attributes(var.name_hint, function)
+            check_function(var.name_hint, function, attributes)
+            body = _plain_body(function, attributes, list(function.params), chunked=False)
+            whole[var] = relay.Function(function.params, body, function.ret_type, None, function.attrs)
+    return build(exchange(typed, whole))
 
 
 def build_quickly(mod: tvm.IRModule) -> Any:
     """The same where compiling counts more than the speed of what comes of it: for unrolled bodies as operators."""
-    with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=[*_REPEATING_PASSES, *_NEEDLESS_PASSES]):
+    with _quiet(), tvm.transform.PassContext(opt_level=2, disabled_pass=_NEEDLESS_PASSES):
         return relay.build(inlined(mod), target=f"{host_target()} -opt-level=0")
 
 
-_REPEATING_PASSES = ["SimplifyExpr", "SimplifyExprPostAlterOp"]
 _NEEDLESS_PASSES = [
     "CanonicalizeCast",
     "CombineParallelBatchMatmul",
@@ -178,6 +185,8 @@ _NEEDLESS_PASSES = [
     "FoldConstant",
     "FoldScaleAxis",
     "Legalize",
+    "SimplifyExpr",
+    "SimplifyExprPostAlterOp",
     "SimplifyInference",
     "SplitArgs",
     "qnn.Legalize",
@@ -246,9 +255,9 @@ def _projections(value: Any, kind: Any) -> list[Any]:
 
 def _plain_body(function: Any, attributes: RegionAttributes, params: list[Any], *, chunked: bool) -> Any:
     (step,), (plan,) = attributes.region.steps, attributes.plan.steps
-    constants = constants_of(function)
+    constants = constant_nodes(function)
     variables = {tensor.name: param for tensor, param in zip(attributes.region.inputs, params, strict=True)}
-    values = [variables.get(t.name) if t.digest is None else relay.const(constants[t.digest]) for t in step.inputs]
+    values = [variables.get(t.name) if t.digest is None else constants[t.digest] for t in step.inputs]
     operands = Operands(*values)
     return chunked_body(step, plan, operands) if chunked else whole_body(step, operands)
 
