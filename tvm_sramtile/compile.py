@@ -57,7 +57,12 @@ def compile_region(
     """Compile ``region``; with ``plan``, by that plan, else by one made here.
 
     Args:
-        constants: values of the region's constants by their digests (``ir.digest_of``); ``None`` for a program that is only counted.
+        region: what to compute.
+        spec: the accelerator.
+        options: how to compile.
+        constants: values of the region's constants by their digests (``ir.digest_of``); ``None`` for a program that is
+            only counted.
+        plan: how to cut it; ``None``: as the options say.
 
     Raises:
         UnsupportedOp: the accelerator has no unit for a step.

@@ -156,6 +156,7 @@ class Frontend(Protocol):
         """Run regions' bodies under stock TVM, each on its own inputs: as the op itself, or as the chunked subgraph.
 
         Args:
+            mod: a partitioned module.
             inputs: by region name; only these regions are run.
             chunked: the chunked subgraph in place of the op.
         """

@@ -4,6 +4,9 @@ The formulas and their order of operations are those of TVM's ``topi/image/resiz
 ``get_closest_index``, ``_cubic_spline_weights``, ``_resize_2d``). TVM evaluates them in float32, so the tables do too:
 with exact coordinates a position that lies on a tie, or on an integer, would at times go to another neighbour than
 TVM's. Scales come from the extents of the whole map, whatever part of it is asked for.
+
+The equality is that of code without fused multiply-add, TVM's for a plain ``llvm`` target. Where a target has it
+(``-mcpu=haswell``), LLVM fuses, and TVM's half-pixel coordinates differ in their last bit: rarely on a tie of nearest.
 """
 
 from __future__ import annotations
@@ -136,6 +139,7 @@ def _coordinates(size: int, out_size: int, mode: CoordinateMode) -> _Float:
 def _nearest(place: _Float, sampling: Sampling) -> _Int:
     """The position that each coordinate is rounded to; it may lie outside the map."""
     half = np.float32(0.5)
+    rounded: _Float
     rounding = sampling.rounding or ("round" if sampling.mode == "align_corners" else "floor")
     if rounding == "round_prefer_floor":
         rounded = np.ceil(place - half)

@@ -233,7 +233,7 @@ ALWAYS_INLINE void multiply_lanes(vec* sums, const int from, const int to, const
     sums[col] += w * load(x);
     if (col + 1 < to) sums[col + 1] += w * load(x + step);
     if (col + 2 < to) x += 2 * step;
-    /* Keep it one running pointer: the compiler would rather compute all addresses beforehand, and run out of registers. */
+    /* Keep it one running pointer: with all addresses computed beforehand the compiler runs out of registers. */
     __asm__("" : "+r"(x));
   }
 }
