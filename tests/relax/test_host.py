@@ -108,5 +108,5 @@ def test_a_planner_error_names_the_operator_as_tvm_does() -> None:
     mod = graphs.module([X], lambda b, x: b.emit(op.nn.max_pool2d(x, 2), "pool"))
     (only,) = front.host_ops(front.partition_for_sramtile(mod, spec))
     assert only.reason.startswith(
-        "max_pool2d pool (1x4x6x5): not even 1 row, 1 column and 16 channels of output fit tiny"
+        "max_pool2d pool (1x4x6x5): not even 1 row, 1 column and 4 channels of output fit tiny"
     )
