@@ -22,8 +22,9 @@ class Options:
             largest unit, ``"best"`` mixes units for the fewest multiplications.
         double_buffer: let loads and stores of neighbouring chunks overlap with compute where a second buffer fits;
             never the cause of a split.
-        on_refusal: what to do with an op that the accelerator does not take: ``"host"`` leaves it whole on the host,
-            ``"error"`` raises and leaves the module untouched.
+        on_refusal: what to do with an op that the accelerator does not take: ``"host"`` leaves it whole on the host;
+            ``"error"`` raises where it is a convolution, plain or transposed, or a resize, and leaves the module
+            untouched. Others stay on the host.
         max_unrolled_chunks: a region's body is written as the chunked subgraph up to this many chunks, above it as the
             op itself; ``None`` is the front end's default (64 in Relax, 16 in Relay, where unrolled bodies compile
             slowly). The program does not depend on it.

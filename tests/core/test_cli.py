@@ -110,3 +110,21 @@ def test_an_unknown_front_end_names_both(network: Path) -> None:
 def test_a_library_without_a_folder_is_refused_before_anything_is_done(network: Path) -> None:
     text = "option --output nowhere/net.so: the folder nowhere does not exist"
     refused(2, text, "compile", network, "-o", "nowhere/net.so")
+
+
+def test_a_folder_is_no_library(network: Path, tmp_path: Path) -> None:
+    refused(
+        2, f"option --output {tmp_path}: is a folder, must be the file to write", "compile", network, "-o", tmp_path
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that nobody can write to")
+def test_a_folder_that_cannot_be_written_is_named(network: Path) -> None:
+    text = "option --output /proc/net.so: cannot write to /proc: No such file or directory"
+    refused(2, text, "compile", network, "-o", "/proc/net.so")
+
+
+def test_a_negative_seed_is_wrong_use(network: Path) -> None:
+    result = sramtile("run", network, "--seed", "-1")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr

@@ -13,7 +13,7 @@ from tvm_sramtile.errors import DoesNotFit, UnsupportedOp
 from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.ir import Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Charge, SpecCapacity, Tile, plan_region
+from tvm_sramtile.plan import Charge, SpecCapacity, Term, Tile, plan_region
 from tvm_sramtile.plan.cut import kernel_passes
 from tvm_sramtile.plan.seed import seed_cut
 
@@ -58,8 +58,13 @@ def test_another_capacity_that_nothing_fits() -> None:
         seed_cut(step, ByRows(9, row_multiple=4, row_minimum=10), kernel_passes(step, ((1, 1),), "best"))
     assert str(caught.value) == (
         "conv2d conv0 (1x1x30x1): not even 12 rows, 1 column and 1 channel of output fit by-rows: "
-        "weights 12 B in pool, 3 B more than its 9 B. What would help: sram_bytes of at least 12"
+        "weights 12 B in pool, 3 B more than its 9 B. What would help: a limit of pool of at least 12 B"
     )
+
+
+def test_a_term_in_a_memory_without_a_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^term 'input' is in memory 'bank 1': limits are of \['bank 0'\]$"):
+        Charge((Term("input", "bank 1", 1),), {"bank 0": 1})
 
 
 # Beyond rows, in this order: columns, output channels, input channels, the passes of a kernel one after the other.

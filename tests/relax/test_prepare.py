@@ -85,33 +85,58 @@ def residual(builder: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "build",
-    [
-        twice,
-        whole_tuple,
-        mean_too,
-        residual,
-        normalised(lambda b, x: conv(x), training=True),
-        normalised(lambda b, x: op.nn.relu(b.emit(conv(x)))),
-        normalised(lambda b, x: conv(x), axis=2, operands=statistics(channels=6)),
-        normalised(lambda b, x: x),
-    ],
+    "build", [whole_tuple, mean_too, normalised(lambda b, x: conv(x), training=True)], ids=["tuple", "mean", "training"]
 )
-def test_batch_norm_that_is_no_affine_map_of_the_weights_stays(build: Callable[..., Any]) -> None:
+def test_batch_norm_of_which_more_is_wanted_stays(build: Callable[..., Any]) -> None:
     mod = graphs.module([X], build)
     assert "nn.batch_norm" in graphs.ops_of(prepare(mod))
     run = front.run_accelerator(front.partition_for_sramtile(mod), {"x": INPUT})
     graphs.assert_close(run.outputs, graphs.run_plain(mod, INPUT), 1e-5)
 
 
-def test_batch_norm_of_parameters_stays() -> None:
-    gamma = graphs.tensor("gamma", 4)
+@pytest.mark.parametrize(
+    ("build", "regions"),
+    [
+        (twice, 3),
+        (residual, 2),
+        (normalised(lambda b, x: op.nn.relu(b.emit(conv(x)))), 1),
+        (normalised(lambda b, x: op.nn.conv2d_transpose(x, graphs.literal(1, 4, 4, 2, 2), strides=2)), 1),
+        (normalised(lambda b, x: x), 1),
+        (normalised(lambda b, x: x, center=False, scale=False), 1),
+        (normalised(lambda b, x: x, axis=3, operands=statistics(channels=5)), 1),
+        (normalised(lambda b, x: conv(x), axis=2, operands=statistics(channels=6)), 2),
+    ],
+)
+def test_other_batch_norms_are_a_product_and_a_sum(build: Callable[..., Any], regions: int) -> None:
+    mod = graphs.module([X], build)
+    prepared = prepare(mod)
+    assert "nn.batch_norm" not in graphs.ops_of(prepared)
+    assert graphs.is_well_formed(prepared)
+    assert graphs.equal(prepare(prepared), prepared)
+    partitioned = front.partition_for_sramtile(mod)
+    assert len(front.regions(partitioned)) == regions
+    run = front.run_accelerator(partitioned, {"x": INPUT})
+    graphs.assert_close(run.outputs, graphs.run_plain(mod, INPUT), 1e-5)
 
-    def build(builder: Any, x: Any, gamma: Any) -> Any:
-        result = builder.emit(norm(builder.emit(conv(x)), [gamma, *statistics()[1:]]))
+
+@pytest.mark.parametrize("attrs", [{}, {"center": False, "scale": False}])
+def test_batch_norm_of_parameters(attrs: dict[str, Any]) -> None:
+    params = [X, *(graphs.tensor(name, 4) for name in ("gamma", "beta", "mean", "variance"))]
+
+    def build(builder: Any, x: Any, *operands: Any) -> Any:
+        result = builder.emit(norm(builder.emit(conv(x)), list(operands), **attrs))
         return builder.emit(relax.TupleGetItem(result, 0))
 
-    assert "nn.batch_norm" in graphs.ops_of(prepare(graphs.module([X, gamma], build)))
+    mod = graphs.module(params, build)
+    partitioned = front.partition_for_sramtile(mod)
+    (region,) = front.regions(partitioned)
+    assert [(a.function, a.partner) for a in region.region.steps[0].activations] == [
+        ("multiply", "vector"),
+        ("add", "vector"),
+    ]
+    values = [INPUT, *(graphs.random(seed, 4) for seed in range(3)), np.abs(graphs.random(3, 4)) + np.float32(0.5)]
+    run = front.run_accelerator(partitioned, {str(p.name): v for p, v in zip(params, values, strict=True)})
+    graphs.assert_close(run.outputs, graphs.run_plain(mod, *values), 1e-5)
 
 
 def test_the_two_results_that_nothing_uses_go_too() -> None:
@@ -185,3 +210,69 @@ def test_a_reshaped_constant_that_is_an_output() -> None:
     mod = graphs.module([X], build)
     run = front.run_accelerator(front.partition_for_sramtile(mod), {"x": INPUT})
     graphs.assert_close(run.outputs, graphs.run_plain(mod, INPUT), 1e-5)
+
+
+def limits_of_onnx(builder: Any, value: Any) -> Any:
+    """ONNX Clip: a limit that is not a number is none."""
+    for te, limit, none in ((topi.maximum, 0.0, -np.inf), (topi.minimum, 6.0, np.inf)):
+        given = relax.const(limit, "float32")
+        checked = builder.emit(op.where(builder.emit(op.isnan(given)), relax.const(none, "float32"), given))
+        value = builder.emit_te(te, value, checked)
+    return value
+
+
+def test_limits_that_the_importer_has_checked() -> None:
+    mod = graphs.module([X], lambda b, x: limits_of_onnx(b, b.emit(conv(x))))
+    assert graphs.ops_of(prepare(mod)) == ["nn.conv2d", "maximum", "minimum"]
+    partitioned = front.partition_for_sramtile(mod)
+    assert graphs.ops_of(partitioned) == ["sramtile_conv2d_0"]
+    run = front.run_accelerator(partitioned, {"x": INPUT})
+    graphs.assert_close(run.outputs, graphs.run_plain(mod, INPUT), 1e-5)
+
+
+def test_transposed_matrices_are_folded() -> None:
+    def build(builder: Any, x: Any) -> Any:
+        return op.matmul(x, builder.emit(op.permute_dims(graphs.literal(1, 9, 5))))
+
+    mod = graphs.module([X], build)
+    assert graphs.ops_of(prepare(mod)) == ["matmul"]
+    run = front.run_accelerator(front.partition_for_sramtile(mod), {"x": INPUT})
+    graphs.assert_close(run.outputs, graphs.run_plain(mod, INPUT), 1e-5)
+
+
+@pytest.mark.parametrize(
+    "fold",
+    [
+        lambda a, b: op.permute_dims(a, [2, 0, 3, 1]),
+        lambda a, b: op.permute_dims(a),
+        lambda a, b: op.flatten(a),
+        lambda a, b: op.squeeze(b),
+        lambda a, b: op.expand_dims(a, [0, 3]),
+        lambda a, b: op.divide(a, b),
+        lambda a, b: op.subtract(b, a),
+        lambda a, b: op.add(a, b),
+        lambda a, b: op.sqrt(a),
+        lambda a, b: op.negative(a),
+        lambda a, b: op.isnan(op.sqrt(a)),
+        lambda a, b: op.exp(a),
+    ],
+)
+def test_folded_constants_are_what_tvm_computes(fold: Callable[..., Any]) -> None:
+    left, right = graphs.literal(1, 2, 3, 1, 4), graphs.literal(2, 1, 3, 1, 1)
+    mod = graphs.module([X], lambda b, x: relax.Tuple([x, b.emit(fold(left, right))]))
+    prepared = prepare(mod)
+    assert graphs.ops_of(prepared) == []
+    for found, expected in zip(graphs.run_plain(prepared, INPUT), graphs.run_plain(mod, INPUT), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_folded_constants_within_tuples() -> None:
+    def build(builder: Any, x: Any) -> Any:
+        part = builder.emit(op.reshape(graphs.literal(1, 2, 60), (2, 2, 6, 5)))
+        return op.concat([x, part, part], 1)
+
+    mod = graphs.module([X], build)
+    prepared = prepare(mod)
+    assert graphs.ops_of(prepared) == ["concat"]
+    assert graphs.is_well_formed(prepared)
+    graphs.assert_close(graphs.run_plain(prepared, INPUT), graphs.run_plain(mod, INPUT), 0)

@@ -48,7 +48,7 @@ Shape = Annotated[
     typer.Option("--shape", metavar="NAME=1,3,320,320", help="Shape of an input; may be repeated."),
 ]
 Input = Annotated[Path | None, typer.Option("--input", help="Inputs as .npz by name; by default random, see --seed.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -167,15 +167,24 @@ def compile_network(
     """Compile a network to one self-contained library that needs only the TVM runtime."""
     if not output.parent.is_dir():
         raise OptionError(f"option --output {output}: the folder {output.parent} does not exist")
-    with progress("compiling"):
+    if output.is_dir():
+        raise OptionError(f"option --output {output}: is a folder, must be the file to write")
+    with progress("compiling"), _folder_beside(output) as directory:
         job = read_job(model, spec, overrides, frontend, shape)
         partitioned = job.partitioned()
-        with tempfile.TemporaryDirectory(dir=output.parent) as directory:  # nothing half written under the final name
-            made = Path(directory) / output.name
-            job.frontend.export_library(partitioned, str(made))
-            made.replace(output)
+        made = Path(directory) / output.name
+        job.frontend.export_library(partitioned, str(made))
+        made.replace(output)
     regions = job.frontend.regions(partitioned)
     console().print(f"{output}: {len(regions)} regions on {job.spec.name}, {output.stat().st_size:,} B")
+
+
+def _folder_beside(output: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder for what is not finished, so that nothing half written has the final name."""
+    try:
+        return tempfile.TemporaryDirectory(dir=output.parent)
+    except OSError as error:
+        raise OptionError(f"option --output {output}: cannot write to {output.parent}: {error.strerror}") from None
 
 
 def _verify(

@@ -43,10 +43,19 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """All that must be resident at once, and the limits of the memories, in bytes."""
+    """All that must be resident at once, and the limits of the memories, in bytes.
+
+    Raises:
+        ValueError: a term in a memory without a limit.
+    """
 
     terms: tuple[Term, ...]
     limits: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        for term in self.terms:
+            if term.memory not in self.limits:
+                raise ValueError(f"term {term.name!r} is in memory {term.memory!r}: limits are of {list(self.limits)}")
 
     def bytes_of(self, name: str) -> int:
         """The bytes of the term ``name``, 0 when there is none."""
@@ -80,8 +89,9 @@ class Capacity(Protocol):
         row_multiple: chunk heights in output rows are multiples of it, but for the last chunk.
         row_minimum: least chunk height in output rows, but for the last chunk.
         channel_multiple: channels are cut at multiples of it.
-        unit_kernels: the kernel sizes (rows, cols) that the accelerator computes; larger ones are cut into these.
-            ``None``: any kernel.
+        unit_kernels: the kernel sizes (rows, cols) that the accelerator computes; larger ones are cut into parts of at
+            most such a size. Kernels and parts may be smaller than the unit that computes them. Of a transposed
+            convolution each phase of the strides is a kernel. ``None``: any kernel.
     """
 
     @property
@@ -100,7 +110,7 @@ class Capacity(Protocol):
     def unit_kernels(self) -> tuple[tuple[int, int], ...] | None: ...
 
     def charge(self, step: Step, tile: Tile) -> Charge:
-        """The bytes resident for ``tile`` of ``step``, single-buffered. Terms "input" and "output" exist."""
+        """The bytes resident for ``tile`` of ``step``, single-buffered; never less for a larger tile."""
         ...
 
 

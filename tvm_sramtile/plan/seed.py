@@ -8,7 +8,7 @@ from dataclasses import replace
 from tvm_sramtile.errors import DoesNotFit
 from tvm_sramtile.ints import Range, round_up
 from tvm_sramtile.ir import Step
-from tvm_sramtile.plan.capacity import Capacity, Charge
+from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity
 from tvm_sramtile.plan.cut import (
     DIRECTIONS,
     Convolution,
@@ -86,6 +86,13 @@ def _col_choices(step: Step, base: Cut) -> Iterator[Cut]:
         yield replace(base, cols=col_spans(step, cols))
 
 
+def _lever(capacity: Capacity, memory: str, needed_bytes: int) -> str:
+    """What to change so that a memory holds so much: a key of our spec, or the limit in somebody else's rule."""
+    if isinstance(capacity, SpecCapacity):
+        return f"{'sram' if memory == 'pool' else memory}_bytes of at least {needed_bytes}"
+    return f"a limit of {memory} of at least {needed_bytes} B"
+
+
 def explain(step: Step, capacity: Capacity, charge: Charge, cut: Cut) -> str:
     """The terms in bytes, the limits, the gaps, and what would help."""
     tile = tile_of(step, cut)
@@ -98,7 +105,7 @@ def explain(step: Step, capacity: Capacity, charge: Charge, cut: Cut) -> str:
         used, limit = charge.used_bytes(memory), charge.limits[memory]
         total = f" = {used}" if len(terms) > 1 else ""
         faults.append(f"{' + '.join(terms)}{total} B in {memory}, {used - limit} B more than its {limit} B")
-        levers.append(f"{'sram' if memory == 'pool' else memory}_bytes of at least {used}")
+        levers.append(_lever(capacity, memory, used))
     shape = "x".join(str(extent) for extent in step.data.shape)
     return (
         f"{step.op.kind} {step.name} ({shape}): not even {unit} of output fit {capacity.name}: {'; '.join(faults)}. "

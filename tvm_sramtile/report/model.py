@@ -22,8 +22,10 @@ class StepReport:
         direction, tested_map, reason: how the step was cut and why, see ``StepPlan``.
         chunks: the marks: where each chunk starts and ends in the whole maps.
         footprint_bytes, chunk_footprint_bytes: formula (1) of the tested map, whole and of the largest chunk.
-        sram_peak_bytes, dram_bytes, cycles: predicted for one call; cycles are those of the step's region.
-        max_abs_diff: largest difference from TVM on the same inputs; ``None`` when nothing was run.
+        sram_peak_bytes, dram_bytes: predicted for one call.
+        cycles: likewise, of the step's region: its steps overlap.
+        macs: multiply-accumulates of one call.
+        max_abs_diff: the region's largest difference from TVM on the same inputs; ``None`` when nothing was run.
     """
 
     region: str
@@ -102,18 +104,18 @@ def network_report(
         host_ops: (op, MACs, reason) of each operator on the host.
         diffs: largest difference from TVM by region, once run.
     """
-    steps = tuple(
-        _step_report(compiled, step, plan, (diffs or {}).get(compiled.region.name))
-        for compiled in regions
-        for step, plan in zip(compiled.region.steps, compiled.plan.steps, strict=True)
-    )
-    return NetworkReport(spec, steps, _groups(host_ops))
+    steps: list[StepReport] = []
+    for compiled in regions:
+        cycles, diff = compiled.predicted.time.cycles, (diffs or {}).get(compiled.region.name)
+        for step, plan in zip(compiled.region.steps, compiled.plan.steps, strict=True):
+            steps.append(_step_report(compiled.region.name, step, plan, cycles, diff))
+    return NetworkReport(spec, tuple(steps), _groups(host_ops))
 
 
-def _step_report(compiled: Compiled, step: Step, plan: StepPlan, diff: float | None) -> StepReport:
+def _step_report(region: str, step: Step, plan: StepPlan, cycles: int, diff: float | None) -> StepReport:
     memories = {buffer.memory for buffer in plan.buffers}
     return StepReport(
-        region=compiled.region.name,
+        region=region,
         step=step.name,
         op=describe(step),
         input_shape=step.data.shape,
@@ -126,7 +128,7 @@ def _step_report(compiled: Compiled, step: Step, plan: StepPlan, diff: float | N
         chunk_footprint_bytes=plan.chunk_footprint_bytes,
         sram_peak_bytes=sum(plan.used_bytes(memory) for memory in memories),
         dram_bytes=plan.traffic.total_bytes,
-        cycles=compiled.predicted.time.cycles,
+        cycles=cycles,
         macs=step.op.macs * step.images,
         max_abs_diff=diff,
     )

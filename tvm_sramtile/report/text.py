@@ -64,16 +64,16 @@ def marks(chunks: tuple[Chunk, ...]) -> str:
 
     Rows as output<input; then, where there are several, columns alike behind an x, and channels behind a c.
     """
-    several = [len({pick(chunk) for chunk in chunks}) > 1 for pick in (lambda one: one.col, lambda one: one.channels)]
+    cut_cols = len({chunk.col for chunk in chunks}) > 1
+    cut_channels = len({chunk.channels for chunk in chunks}) > 1
 
     def mark(chunk: Chunk) -> str:
-        cols = f"x{chunk.col.out}<{chunk.col.read}" if several[0] else ""
-        return f"{chunk.row.out}<{chunk.row.read}{cols}" + (f"c{chunk.channels}" if several[1] else "")
+        cols = f"x{chunk.col.out}<{chunk.col.read}" if cut_cols else ""
+        return f"{chunk.row.out}<{chunk.row.read}{cols}" + (f"c{chunk.channels}" if cut_channels else "")
 
-    shown = [mark(chunk) for chunk in chunks]
-    if len(shown) > _MARKS_SHOWN:
-        shown = [*shown[: _MARKS_SHOWN - 1], "..", shown[-1]]
-    return f"{len(chunks)}: {' '.join(shown)}"
+    if len(chunks) <= _MARKS_SHOWN:
+        return f"{len(chunks)}: {' '.join(map(mark, chunks))}"
+    return f"{len(chunks)}: {' '.join(map(mark, chunks[: _MARKS_SHOWN - 1]))} .. {mark(chunks[-1])}"
 
 
 def host_table(groups: tuple[HostGroup, ...]) -> Table:
