@@ -36,7 +36,8 @@ def test_three_executions_agree(case: Case) -> None:
         graphs.assert_close(graphs.flat(machine[name](*arguments)), expected, case.tolerance)
 
     regions = front.regions(partitioned)
-    assert tuple(region.plan.chunk_count for region in regions) == tuple(count for count in case.chunks if count)
+    convolutions = [region for region in regions if region.region.steps[0].op.kind == "conv2d"]
+    assert tuple(region.plan.chunk_count for region in convolutions) == tuple(count for count in case.chunks if count)
     for region in regions:
         predicted = compile_region(region.region, region.spec, region.options, None, region.plan).predicted
         measured = run.regions[region.region.name].measured
