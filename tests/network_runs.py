@@ -121,14 +121,14 @@ def run_network(network: Network, spec: str, *, chunked: bool | None = None) -> 
 
 def table(rows: Iterable[Row]) -> list[str]:
     """One line for each row, and below it what stays on the host."""
-    head = f"{'network':19}{'spec':10}{'steps':>6}{'chunks':>7}{'three ways':>11}{'MACs':>7}{'cycles':>13}"
-    lines = [f"{head}{'DRAM bytes':>13}{'seconds':>8}"]
+    head = f"{'network':19}{'spec':10}{'steps':>6}{'chunks':>7}{'three ways':>11}{'MACs':>7}{'cycles':>14}"
+    lines = [f"{head}{'DRAM bytes':>15}{'seconds':>8}"]
     for row in rows:
         report = row.found.report
         chunks = sum(len(step.chunks) for step in report.steps)
         lines.append(
             f"{row.network:19}{row.spec:10}{len(report.steps):>6}{chunks:>7}{'yes' if row.chunked else 'no':>11}"
-            f"{row.share:>7.1%}{report.cycles:>13,}{report.dram_bytes:>13,}{row.seconds:>8.1f}"
+            f"{row.share:>7.1%}{report.cycles:>14,}{report.dram_bytes:>15,}{row.seconds:>8.1f}"
         )
         lines += [f"    on the host: {_group(group)}" for group in report.host_ops]
     return lines
