@@ -1,5 +1,6 @@
 # make demo   the main job on a real network
 # make test   lint and all tests (make test-core, test-relax, test-relay: one suite)
+# make networks  all float32 networks verified on two accelerators, and all cases of the ONNX package in Relay
 # make lint   ruff and mypy
 # make clean  removes what was built, the environments too
 #
@@ -13,7 +14,7 @@ CORE := .venv/core/bin
 RELAX := .venv/relax/bin
 RELAY := .venv/relay/bin
 
-.PHONY: demo test test-core test-relax test-relay lint clean
+.PHONY: demo test test-core test-relax test-relay networks lint clean
 .NOTPARALLEL:
 
 demo: .venv/relax/.installed
@@ -37,6 +38,14 @@ test-relax: .venv/relax/.installed
 
 test-relay: .venv/relay/.installed
 	$(RELAY)/python -m pytest tests/relay
+
+networks: .venv/relax/.installed
+	$(RELAX)/python -m pytest tests/networks/relax
+	@if .ci/find_python310 >/dev/null; then $(MAKE) --no-print-directory networks-relay; else echo "networks in Relay skipped"; fi
+
+.PHONY: networks-relay
+networks-relay: .venv/relay/.installed
+	$(RELAY)/python -m pytest tests/networks/relay
 
 lint: .venv/core/.installed
 	$(CORE)/ruff check

@@ -113,6 +113,11 @@ def ops_of(mod: tvm.IRModule, name: str = "main") -> list[str]:
     return found
 
 
+def is_call(value: Any, name: str) -> bool:
+    """Whether a value is a call of this operator, named as ``nn.conv2d``."""
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == f"relax.{name}"
+
+
 def run_plain(mod: tvm.IRModule, *arguments: Array, name: str = "main") -> tuple[Array, ...]:
     """Run one function under stock TVM."""
     machine = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())

@@ -19,7 +19,7 @@ SPEC = AcceleratorSpec(name="small", sram_bytes=5000, channel_align=4)
 
 
 def onnx_network(bias: bool = True) -> Any:
-    """conv, ReLU6 as Clip; conv, batch norm, relu; a head of which a part stays on the host. Its input's name has a dot."""
+    """conv, ReLU6 as Clip; conv, batch norm, relu; a head, half of it on the host. Its input's name has a dot."""
     values = {
         "w0": graphs.random(1, 4, 3, 3, 3),
         "b0": graphs.random(2, 4),

@@ -57,7 +57,9 @@ def _reasons(mod: tvm.IRModule, function: relax.Function) -> dict[Place, str]:
 
 def _host_op(binding: Any, op: str, reason: str | None) -> HostOp:
     name = str(binding.var.name)
-    shown = f"call_tir {binding.value.args[0].name_hint}" if op == "relax.call_tir" else op.removeprefix("relax.")
+    shown = op.removeprefix("relax.")
+    if op == "relax.call_tir":  # importers number the functions of one kind
+        shown = f"call_tir {str(binding.value.args[0].name_hint).rstrip('0123456789')}"
     return HostOp(shown, name, macs_of(binding.value), reason or NO_UNIT)
 
 

@@ -54,6 +54,7 @@ def read_conv2d_transpose(call: Node, scene: Scene) -> Reading:
     """``nn.conv2d_transpose``: the weights' O are the output channels of a group."""
     attrs, data, weight, layout, kernel_layout = _parts(call, scene)
     source, kernel = extents(data, layout), extents(weight, kernel_layout)
+    padding, output_padding = _cropping(attrs)
     op = Conv2dTranspose(
         in_channels=source["C"],
         in_rows=source["H"],
@@ -61,8 +62,8 @@ def read_conv2d_transpose(call: Node, scene: Scene) -> Reading:
         out_channels=kernel["O"] * int(attrs.groups),
         kernel=(kernel["H"], kernel["W"]),
         strides=pair(attrs.strides),
-        padding=_padding(attrs),
-        output_padding=pair(attrs.output_padding),
+        padding=padding,
+        output_padding=output_padding,
         dilation=pair(attrs.dilation),
         groups=int(attrs.groups),
     )
@@ -116,6 +117,16 @@ def _flat_multiplier(weight: Node, layout: str) -> Node:
     reshaped = relay.reshape(weight, flat)
     relay.transform.InferTypeLocal(reshaped)
     return reshaped
+
+
+def _cropping(attrs: Any) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
+    """Padding and output padding: TVM's ONNX importer writes the latter as negative padding below and on the right."""
+    top, left, bottom, right = four_pads(attrs.padding)
+    rows, cols = pair(attrs.output_padding)
+    added = (rows - min(0, bottom), cols - min(0, right))
+    if min(top, left) < 0 or any(more >= stride for more, stride in zip(added, pair(attrs.strides), strict=True)):
+        return _padding(attrs), (rows, cols)
+    return (top, left, max(0, bottom), max(0, right)), added
 
 
 def _padding(attrs: Any) -> tuple[int, int, int, int]:

@@ -1,0 +1,23 @@
+"""Tables that tests make are shown at the end of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+_TABLES = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def tables(request: pytest.FixtureRequest) -> list[str]:
+    """Lines to be shown, whatever comes of the tests."""
+    return request.config.stash.setdefault(_TABLES, [])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    lines = config.stash.get(_TABLES, [])
+    if lines:
+        terminalreporter.section("tables")
+    for line in lines:
+        terminalreporter.write_line(line)
