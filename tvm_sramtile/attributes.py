@@ -50,4 +50,3 @@ class RegionAttributes:
             raise CheckFailed(f"function {function}: attribute 'sramtile.options' is damaged: {error}") from None
         region, plan = Region.from_json(text("sramtile.region")), Plan.from_json(text("sramtile.plan"))
         return RegionAttributes(region, plan, AcceleratorSpec.from_json(text("sramtile.spec")), options)
-

@@ -45,9 +45,7 @@ def record_struct(fields: tuple[Field, ...]) -> struct.Struct:
 
 
 # By code: an opcode's hash is one of all its texts.
-_PLACES = {
-    code: {field.name: place for place, field in enumerate(opcode.fields)} for code, opcode in OPCODES.items()
-}
+_PLACES = {code: {field.name: place for place, field in enumerate(opcode.fields)} for code, opcode in OPCODES.items()}
 _COMMAND_STRUCTS = {code: record_struct(COMMAND + opcode.fields) for code, opcode in OPCODES.items()}
 
 

@@ -88,4 +88,5 @@ def partition_for_sramtile(
     mod = prepare_module(mod, params or {})
     if options.on_refusal == "error":
         raise_refusals(mod, spec, options)  # before anything is split
-    return PartitionForSramtile(spec, options)(SplitOversized(spec, options, outline=True)(mod))
+    passes = [SplitOversized(spec, options, outline=True), PartitionForSramtile(spec, options)]
+    return tvm.transform.Sequential(passes)(mod)

@@ -70,9 +70,12 @@ class SplitOversized:
         ops: Collection[str] | None = None,
         axes: Collection[Direction] = DIRECTIONS,
     ) -> None:
-        is_spec = capacity_or_spec is None or isinstance(capacity_or_spec, AcceleratorSpec | str | Path)
-        self.spec = load_spec(capacity_or_spec) if is_spec else None
-        self.capacity = capacity_or_spec if self.spec is None else SpecCapacity(self.spec)
+        self.spec: AcceleratorSpec | None = None
+        if capacity_or_spec is None or isinstance(capacity_or_spec, AcceleratorSpec | str | Path):
+            self.spec = load_spec(capacity_or_spec)
+            self.capacity: Capacity = SpecCapacity(self.spec)
+        else:
+            self.capacity = capacity_or_spec
         self.options = options or Options()
         self.outline = outline
         self.ops = frozenset(map(_known_op, DEFAULT_OPS if ops is None else ops))
@@ -84,20 +87,23 @@ class SplitOversized:
     def transform_module(self, mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         """Called by TVM."""
         typed = typed_copy(mod)
-        if self.outline and self.options.on_refusal == "error":
+        if self.outline and self.spec is not None and self.options.on_refusal == "error":
             raise_refusals(typed, self.spec, self.options)
         names = Names(typed)
         changed: dict[Any, Any] = {}
         for var, function in plain_functions(typed).items():
             graph = graph_of(function.body)
-            edits = self._outlined(graph, names, changed) if self.outline else self._inline(graph)
+            if self.outline and self.spec is not None:
+                edits = self._outlined(graph, self.spec, names, changed)
+            else:
+                edits = self._inline(graph)
             if edits.replace:
                 changed[var] = edits.apply(function, graph)
         return exchange(typed, changed) if changed else mod
 
-    def _outlined(self, graph: Graph, names: Names, changed: dict[Any, Any]) -> Edits:
+    def _outlined(self, graph: Graph, spec: AcceleratorSpec, names: Names, changed: dict[Any, Any]) -> Edits:
         edits = Edits()
-        for decision in decide_function(graph, self.spec, self.options, constants=False):
+        for decision in decide_function(graph, spec, self.options, constants=False):
             if decision.is_split and op_name(decision.found.nodes[0]) in self.ops:
                 target, function = outlined_function(decision, names)
                 changed[target] = function
