@@ -50,9 +50,21 @@ class Editor(relay.ExprMutator):
         return new
 
 
-def conv_like(call: Any, **changes: Any) -> Any:
+def conv_like(call: Any, weight: Any = None, **changes: Any) -> Any:
     attrs = {"padding": tuple(map(int, call.attrs.padding)), "channels": 4, "kernel_size": (3, 3)}
-    return nn.conv2d(*call.args, **{**attrs, **changes})
+    operands = (call.args[0], call.args[1] if weight is None else weight)
+    return nn.conv2d(*operands, **{**attrs, "out_dtype": "float32", **changes})
+
+
+def conv_text(*padding: int, strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)) -> str:
+    return (
+        f"nn.conv2d(strides={list(strides)}, padding={list(padding)}, dilation={list(dilation)}, groups=1, channels=4,"
+        " kernel_size=[3, 3], data_layout=NCHW, kernel_layout=OIHW, out_layout=, out_dtype=float32)"
+    )
+
+
+def slice_text(begin: int, end: int) -> str:
+    return f"strided_slice(begin=[{begin}], end=[{end}], strides=[1], slice_mode=end, axes=[2])"
 
 
 def other_slice(call: Any) -> Any:
@@ -60,87 +72,166 @@ def other_slice(call: Any) -> Any:
     return relay.strided_slice(call.args[0], [begin + 1], [end + 1], axes=[2])
 
 
-EDITS: list[tuple[str, Callable[[Any], Any], str]] = [
+FIRST, SECOND, WHOLE = conv_text(1, 1, 0, 1), conv_text(0, 1, 1, 1), conv_text(1, 1, 1, 1)
+# Each: the operator; what is done to the first such call; where the body differs, what is there, what should be.
+EDITS: list[tuple[str, Callable[[Any], Any], str, str, str]] = [
+    ("strided_slice", other_slice, "operand 0 of nn.conv2d", slice_text(1, 10), slice_text(0, 9)),
+    ("nn.conv2d", lambda call: conv_like(call, padding=(0, 1, 1, 1)), "operand 0 of nn.bias_add", SECOND, FIRST),
     (
-        "strided_slice",
-        other_slice,
-        "chunk 0 of its body is Chunk(out_rows=Range(start=0, stop=8), in_rows=Range(start=1",
+        "nn.conv2d",
+        lambda call: conv_like(call, padding=(1, 2, 0, 0)),
+        "operand 0 of nn.bias_add",
+        conv_text(1, 2, 0, 0),
+        FIRST,
     ),
     (
         "nn.conv2d",
-        lambda call: conv_like(call, padding=(0, 1, 1, 1)),
-        "chunk 0 of its body is Chunk(out_rows=Range(start=0, stop=8), in_rows=Range(start=0, stop=9), pad_top=0, pad",
+        lambda call: conv_like(call, constant(9, 4, 4, 3, 3)),
+        "operand 1 of nn.conv2d",
+        "a constant of shape (4, 4, 3, 3)",
+        "a constant of shape (4, 4, 3, 3)",
     ),
-    ("nn.conv2d", lambda call: conv_like(call, padding=(1, 2, 0, 0)), "chunk 0 has padding (1, 2, 0, 0), must have"),
     (
         "nn.conv2d",
-        lambda call: nn.conv2d(call.args[0], constant(9, 4, 4, 3, 3), padding=tuple(call.attrs.padding)),
-        "chunk 0 does not read the constant weight of its step",
+        lambda call: relay.zeros((1, 4, 8, 12), "float32"),
+        "operand 0 of nn.bias_add",
+        "zeros(shape=[1, 4, 8, 12], dtype=float32)",
+        FIRST,
     ),
-    ("nn.conv2d", lambda call: relay.zeros((1, 4, 8, 12), "float32"), "chunk 0 is zeros, but reads input rows"),
-    ("nn.conv2d", lambda call: relay.tanh(call), "chunk 0 is no nn.conv2d of the accelerator: tanh"),
-    ("nn.bias_add", lambda call: call.args[0], "chunk 0 has no bias, unlike its step"),
-    ("nn.bias_add", lambda call: nn.bias_add(call.args[0], constant(9, 4)), "chunk 0 does not read the constant bias"),
-    ("nn.relu", lambda call: call.args[0], "chunk 0 is limited by None, its step by Clip(low=0.0, high=None)"),
-    ("nn.relu", lambda call: relay.clip(call.args[0], 0.0, 6.0), "chunk 0 is limited by Clip(low=0.0, high=6.0)"),
+    ("nn.conv2d", lambda call: relay.tanh(call), "operand 0 of nn.bias_add", "tanh()", FIRST),
+    ("nn.bias_add", lambda call: call.args[0], "operand 0 of nn.relu", FIRST, "nn.bias_add(axis=1)"),
+    (
+        "nn.bias_add",
+        lambda call: nn.bias_add(call.args[0], constant(9, 4)),
+        "operand 1 of nn.bias_add",
+        "a constant of shape (4,)",
+        "a constant of shape (4,)",
+    ),
+    ("nn.relu", lambda call: call.args[0], "part 0", "nn.bias_add(axis=1)", "nn.relu()"),
+    ("nn.relu", lambda call: relay.clip(call.args[0], 0.0, 6.0), "part 0", "clip(a_min=0.0, a_max=6.0)", "nn.relu()"),
     (
         "concatenate",
         lambda call: relay.concatenate(list(call.args[0].fields)[::-1], axis=2),
-        "chunk 0 of its body is Chunk(out_rows=Range(start=0, stop=8), in_rows=Range(start=7",
+        "operand 0 of nn.bias_add",
+        SECOND,
+        FIRST,
     ),
     (
         "concatenate",
         lambda call: relay.concatenate(list(call.args[0].fields)[:1], axis=2),
-        "its body has 1 chunks, its plan 2",
+        "operand 0 of concatenate",
+        "a tuple of 1",
+        "a tuple of 2",
     ),
     (
         "concatenate",
         lambda call: relay.concatenate(list(call.args[0].fields), axis=1),
-        "chunks are put together along axis 1, must be 2",
+        "its result",
+        "concatenate(axis=1)",
+        "concatenate(axis=2)",
     ),
 ]
 
 
-@pytest.mark.parametrize(("op", "edit", "text"), EDITS)
-def test_a_chunk_that_differs_from_the_plan(op: str, edit: Callable[[Any], Any], text: str) -> None:
+def message_of(function: Any) -> str:
+    with pytest.raises(CheckFailed) as caught:
+        compile_function(function)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("op", "edit", "where", "found", "wanted"), EDITS)
+def test_a_chunk_that_differs_from_the_plan(
+    op: str, edit: Callable[[Any], Any], where: str, found: str, wanted: str
+) -> None:
     function = region()
     damaged = with_body(function, Editor(op, edit).visit(function.body))
-    with pytest.raises(CheckFailed) as caught:
-        compile_function(damaged)
-    assert str(caught.value).startswith(f"function {NAME}: {text}")
+    assert message_of(damaged) == f"function {NAME}: {where} is {found} in its body, {wanted} by its plan"
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("changes", "found"),
     [
-        ({"padding": (1, 1, 2, 0)}, "its operator has padding (1, 1, 2, 0), must have (1, 1, 1, 1)"),
-        (
-            {"dilation": (2, 1), "padding": (2, 1, 2, 1)},
-            "its operator has padding (2, 1, 2, 1), must have (1, 1, 1, 1)",
-        ),
-        ({"padding": (2, 2, 2, 2), "strides": (2, 2)}, "its operator has strides (2, 2), must have (1, 1)"),
+        ({"padding": (1, 1, 2, 0)}, conv_text(1, 1, 2, 0)),
+        ({"dilation": (2, 1), "padding": (2, 1, 2, 1)}, conv_text(2, 1, 2, 1, dilation=(2, 1))),
+        ({"padding": (2, 2, 2, 2), "strides": (2, 2)}, conv_text(2, 2, 2, 2, strides=(2, 2))),
     ],
 )
-def test_a_whole_operator_that_differs(changes: dict[str, Any], text: str) -> None:
+def test_a_whole_operator_that_differs(changes: dict[str, Any], found: str) -> None:
     function = region(whole=True)
     damaged = with_body(function, Editor("nn.conv2d", lambda call: conv_like(call, **changes)).visit(function.body))
-    with pytest.raises(CheckFailed) as caught:
-        compile_function(damaged)
-    assert str(caught.value) == f"function {NAME}: {text}"
+    wanted = f"operand 0 of nn.bias_add is {found} in its body, {WHOLE} by its plan"
+    assert message_of(damaged) == f"function {NAME}: {wanted}"
 
 
-def test_a_body_in_normal_form_is_still_read() -> None:
-    function = region()
-    mod = tvm.IRModule({relay.GlobalVar("main"): relay.Function(function.params, function.body)})
-    normal = relay.transform.InferType()(relay.transform.ToANormalForm()(mod))["main"]
+@pytest.mark.parametrize(
+    ("op", "edit", "text"),
+    [
+        (
+            "nn.conv2d",
+            lambda call: conv_like(call, constant(9, 4, 4, 3, 3)),
+            "it does not carry its constant weight (4, 4, 3, 3)",
+        ),
+        ("nn.bias_add", lambda call: call.args[0], "it does not carry its constant bias (4,)"),
+        (
+            "nn.relu",
+            lambda call: call.args[0],
+            "its result is nn.bias_add(axis=1) in its body, nn.relu() by its plan",
+        ),
+    ],
+)
+def test_parts_of_a_whole_operator_that_differ(op: str, edit: Callable[[Any], Any], text: str) -> None:
+    function = region(whole=True)
+    damaged = with_body(function, Editor(op, edit).visit(function.body))
+    assert message_of(damaged) == f"function {NAME}: {text}"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_body_that_was_made_again_is_right(whole: bool) -> None:
+    function = region(whole=whole)
+    again = with_body(function, Editor("nn.conv2d", conv_like).visit(function.body))
+    assert not again.body.same_as(function.body)
+    assert compile_function(again) == compile_function(function)
+
+
+def test_the_program_is_the_same_with_either_body() -> None:
+    chunked, whole = region(), region(whole=True)
+    assert not tvm.ir.structural_equal(chunked.body, whole.body, map_free_vars=True)
+    wanted = compile_function(chunked)
+    assert compile_function(whole) == wanted
+    assert compile_function(with_body(chunked, whole.body, whole.params)) == wanted
+    assert compile_function(with_body(whole, chunked.body, chunked.params)) == wanted
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_body_in_normal_form_is_still_read(whole: bool) -> None:
+    function = region(whole=whole)
+    normal = in_normal_form(function)
     assert isinstance(normal.body, relay.Let)
     assert compile_function(with_body(function, normal.body, normal.params)) == compile_function(function)
 
 
+@pytest.mark.parametrize(("op", "edit", "where", "found", "wanted"), EDITS)
+def test_a_chunk_that_differs_in_normal_form(
+    op: str, edit: Callable[[Any], Any], where: str, found: str, wanted: str
+) -> None:
+    function = region()
+    normal = in_normal_form(with_body(function, Editor(op, edit).visit(function.body)))
+    damaged = with_body(function, normal.body, normal.params)
+    assert message_of(damaged) == f"function {NAME}: {where} is {found} in its body, {wanted} by its plan"
+
+
+def in_normal_form(function: Any) -> Any:
+    mod = tvm.IRModule({relay.GlobalVar("main"): relay.Function(function.params, function.body)})
+    return relay.transform.InferType()(relay.transform.ToANormalForm()(mod))["main"]
+
+
 def test_parameters_that_differ() -> None:
     function = region()
-    with pytest.raises(CheckFailed, match="it has 2 parameters, its region 1"):
-        compile_function(with_body(function, function.body, [*function.params, tensor("y", 1)]))
+    two = with_body(function, function.body, [*function.params, tensor("y", 1)])
+    assert message_of(two) == f"function {NAME}: it has 2 parameters, its region 1"
+    wide = tensor("data", 1, 4, 16, 13)
+    other = with_body(function, nn.relu(wide), [wide])
+    assert message_of(other) == f"function {NAME}: parameter data is not float32 (1, 4, 16, 12)"
 
 
 @pytest.mark.parametrize("name", ["region", "plan", "spec", "options"])
@@ -154,10 +245,16 @@ def test_attributes_that_are_missing_or_damaged(name: str) -> None:
     assert type(caught.value).__module__ == "tvm_sramtile.errors"
 
 
-def test_a_plan_for_other_rows() -> None:
-    function = region(whole=True)
+@pytest.mark.parametrize(
+    ("whole", "text"),
+    [
+        (True, "plan of step conv2d_0: row chunk 1: output positions 8-16 do not start at 7, where those before end"),
+        (False, f"function {NAME}: operand 0 of "),
+    ],
+)
+def test_a_plan_for_other_rows(whole: bool, text: str) -> None:
+    function = region(whole=whole)
     plan = json.loads(str(function.attrs["sramtile.plan"]))
-    plan["steps"][0]["chunks"][0]["out_rows"]["stop"] -= 1
+    plan["steps"][0]["rows"][0]["out"]["stop"] -= 1
     damaged = function.with_attr("sramtile.plan", tvm.runtime.String(json.dumps(plan)))
-    with pytest.raises(CheckFailed, match="plan of step conv2d_0: chunk 1: output rows 8-16 do not start at 7"):
-        compile_function(damaged)
+    assert text in message_of(damaged)

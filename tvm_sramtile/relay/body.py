@@ -69,7 +69,7 @@ class _Comparison:
         waiting = [(found, wanted, "its result")]
         while waiting:
             ours, theirs, name = waiting.pop()
-            ours = self.graph.resolve(ours)
+            ours = self._value(ours)
             if (ours, theirs) in self.same:
                 continue
             if not self._is_like(ours, theirs):
@@ -77,6 +77,12 @@ class _Comparison:
             self.same.add((ours, theirs))
             waiting += reversed(list(_operands(ours, theirs)))
         return None
+
+    def _value(self, node: Node) -> Node:
+        """What a node of a body stands for, which passes may have brought into the normal form of ``let``."""
+        while isinstance(node := self.graph.resolve(node), relay.Let):
+            node = node.body
+        return node
 
     def _is_like(self, ours: Node, theirs: Node) -> bool:
         """Whether two values are the same, their operands apart."""
