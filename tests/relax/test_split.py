@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import relax_graphs as graphs
 import tvm
-from core.whole_chips import whole_case
 from tvm import relax
 from tvm.relax import op
 from tvm.script import relax as R  # noqa: N812 (what everyone calls it)
@@ -16,8 +15,6 @@ from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.errors import DoesNotFit, SpecError, UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import plan_region
-from tvm_sramtile.relax.emit import region_function
 
 SPEC = AcceleratorSpec(name="small", sram_bytes=2820, channel_align=4)
 ROOMY = AcceleratorSpec(name="roomy", sram_bytes=1 << 20)
@@ -247,86 +244,3 @@ def test_the_spec_may_be_a_name_or_a_file(tmp_path: Any) -> None:
     assert front.SplitOversized("tiny-64k")(mod).same_as(mod)
     with pytest.raises(SpecError, match="spec preset 'tiny-64' is unknown"):
         front.SplitOversized("tiny-64")
-
-
-NHWC = graphs.tensor("x", 1, 16, 10, 4)
-OPERATORS = {
-    "nhwc_hwio": (NHWC, lambda x: conv(x, graphs.literal(1, 3, 3, 4, 4), data_layout="NHWC", kernel_layout="HWIO")),
-    "nhwc_ohwi": (
-        NHWC,
-        lambda x: conv(x, graphs.literal(1, 4, 3, 3, 2), 1, data_layout="NHWC", kernel_layout="OHWI", groups=2),
-    ),
-    "depthwise": (X, lambda x: conv(x, graphs.literal(1, 8, 1, 3, 3), padding=(0, 2, 1, 0), groups=4, dilation=(2, 1))),
-    "sub-kernels": (X, lambda x: conv(x, graphs.literal(1, 4, 4, 5, 4), padding=2, strides=(2, 1))),
-    "transposed": (X, lambda x: op.nn.conv2d_transpose(x, W, strides=2, padding=1, output_padding=1)),
-    "transposed, rows without contributor": (
-        X,
-        lambda x: op.nn.conv2d_transpose(x, graphs.literal(1, 4, 4, 1, 2), strides=3),
-    ),
-    "transposed, sub-kernels": (
-        X,
-        lambda x: op.nn.conv2d_transpose(x, graphs.literal(1, 4, 2, 7, 5), strides=(2, 1), groups=2),
-    ),
-    "max pool": (X, lambda x: op.nn.max_pool2d(x, (3, 2), strides=2, padding=1, ceil_mode=True)),
-    "average pool": (X, lambda x: op.nn.avg_pool2d(x, 3, strides=1, padding=(2, 1, 0, 1), count_include_pad=True)),
-    "average pool, real positions": (NHWC, lambda x: op.nn.avg_pool2d(x, 3, padding=2, dilation=2, layout="NHWC")),
-    "nearest": (X, lambda x: op.image.resize2d(x, (32, 30), method="nearest_neighbor")),
-    "linear": (X, lambda x: op.image.resize2d(x, (32, 20), method="linear")),
-    "linear, other scale": (X, lambda x: op.image.resize2d(x, (23, 17), method="linear")),
-    "cubic": (NHWC, lambda x: op.image.resize2d(x, (48, 20), layout="NHWC", method="cubic")),
-    "cubic, corners": (
-        X,
-        lambda x: op.image.resize2d(x, (31, 7), method="cubic", coordinate_transformation_mode="align_corners"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_every_operator(name: str) -> None:
-    x, build = OPERATORS[name]
-    mod = graphs.module([relax.Var("x", x.ty)], lambda _, x: build(x))
-    result = split(mod)
-    assert "concat" in graphs.ops_of(result)
-    values = graphs.random(0, *(int(extent) for extent in x.ty.shape.values))
-    assert_same_values(mod, result, values)
-    assert len(graphs.functions_with(split(mod, outline=True), "sramtile.plan")) == 1
-    for spec in (SPEC, SPEC.replace(sram_bytes=1500)):
-        once = split(mod, spec)
-        assert split(once, spec).same_as(once)
-
-
-@pytest.mark.parametrize("name", ["nearest", "linear", "cubic"])
-def test_a_resize_of_slices_where_these_have_the_coordinates_of_the_whole(name: str) -> None:
-    x, build = OPERATORS[name]
-    result = split(graphs.module([relax.Var("x", x.ty)], lambda _, x: build(x)))
-    assert set(graphs.ops_of(result)) == {"strided_slice", "image.resize2d", "concat"}
-
-
-def test_a_resize_by_rows_taken_with_weights_elsewhere() -> None:
-    x, build = OPERATORS["linear, other scale"]
-    ops = graphs.ops_of(split(graphs.module([relax.Var("x", x.ty)], lambda _, x: build(x))))
-    assert {"take", "multiply", "add"} <= set(ops)
-
-
-def test_rows_without_contributor_are_zeros() -> None:
-    x, build = OPERATORS["transposed, rows without contributor"]
-    result = split(graphs.module([relax.Var("x", x.ty)], lambda _, x: build(x)), SPEC.replace(sram_bytes=1500))
-    assert "nn.pad" in graphs.ops_of(result)
-
-
-def test_twice_is_once() -> None:
-    """All that the pass makes fits: whatever the operator, its attributes and the memory."""
-    cut = 0
-    for seed in range(90):
-        case, spec, options = whole_case(seed)
-        attributes = RegionAttributes(case.region, plan_region(case.region, spec, options), spec, options)
-        if attributes.plan.chunk_count > 60:
-            continue
-        literals = {digest: relax.const(value) for digest, value in case.constants.items()}
-        function = region_function(attributes, literals, chunked=False, codegen=False)
-        plain = relax.Function(function.params, function.body, function.ret_ty, True)
-        mod = tvm.IRModule({"main": plain.with_attr("global_symbol", "main")})
-        once = front.SplitOversized(spec, options)(mod)
-        cut += not once.same_as(mod)
-        assert front.SplitOversized(spec, options)(once).same_as(once), seed
-    assert cut > 40
