@@ -43,14 +43,19 @@ def kernel_parts(op: Convolution, cut_: Cut | StepPlan, units: Units | None) -> 
     """The taps (rows, cols) of the kernel that one operator of the graph computes at a time.
 
     Of a plain convolution these are the passes. A transposed one is cut into blocks of so many neighbouring taps that
-    each phase has as many as a unit: one operator then stands for a pass in each phase.
+    each phase has as many as a unit: one operator then stands for a pass in each phase. Where the weights of only one
+    pass are in memory at a time, a block has no more taps than that.
     """
     if not isinstance(op, Conv2dTranspose):
         return tuple((one.rows, one.cols) for one in cut_.passes)
-    unit = op.kernel if units is None else max(units, key=lambda pair: (pair[0] * pair[1], pair))
-    steps = [stride // gcd(stride, dilation) for stride, dilation in zip(op.strides, op.dilation, strict=True)]
-    rows, cols = (cut(op.kernel[axis], unit[axis] * steps[axis]) for axis in range(2))
-    return tuple((row, col) for row in rows for col in cols)
+    if cut_.passes_resident:
+        unit = op.kernel if units is None else max(units, key=lambda pair: (pair[0] * pair[1], pair))
+        steps = [stride // gcd(stride, dilation) for stride, dilation in zip(op.strides, op.dilation, strict=True)]
+        block = [unit[axis] * steps[axis] for axis in range(2)]
+    else:
+        largest = max(cut_.passes, key=lambda one: one.taps)
+        block = [len(largest.rows), len(largest.cols)]
+    return tuple((row, col) for row in cut(op.kernel[0], block[0]) for col in cut(op.kernel[1], block[1]))
 
 
 def _terms(site: Site, op: Conv2d, chunk: Chunk, cut_: Cut | StepPlan) -> Iterator[Any]:
