@@ -109,6 +109,11 @@ def equal(left: tvm.IRModule, right: tvm.IRModule) -> bool:
     return bool(tvm.ir.structural_equal(left, right, map_free_vars=True))
 
 
+def is_call(node: Any, name: str) -> bool:
+    """Whether a node calls this operator."""
+    return isinstance(node, relay.Call) and getattr(node.op, "name", "") == name
+
+
 def ops_of(mod: tvm.IRModule, name: str = "main") -> list[str]:
     """The operators that a function calls, operands first; a call of another function by that function's name."""
     found: list[str] = []

@@ -17,7 +17,8 @@ from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.ir import digest_of
 from tvm_sramtile.relay.access import constant_value, dtype_of, is_constant, op_name, static_shape
 from tvm_sramtile.relay.emit import body_is_chunked, region_function
-from tvm_sramtile.relay.graph import Graph, Node, graph_of, post_order
+from tvm_sramtile.relay.functions import constant_nodes
+from tvm_sramtile.relay.graph import Graph, Node, graph_of
 
 
 def check_function(name: str, function: Any, attributes: RegionAttributes) -> None:
@@ -42,12 +43,6 @@ def check_function(name: str, function: Any, attributes: RegionAttributes) -> No
     if difference is None or _difference(function, region_function(attributes, literals, chunked=not chunked)) is None:
         return
     raise CheckFailed(f"function {name}: {difference}")
-
-
-def constant_nodes(function: Any) -> dict[str, Node]:
-    """The nodes of the constants of a function's body by their digests."""
-    nodes = [node for node in post_order(function.body) if is_constant(node)]
-    return {digest_of(constant_value(node)): node for node in nodes}
 
 
 def _difference(found: Any, wanted: Any) -> str | None:

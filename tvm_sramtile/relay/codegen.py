@@ -17,8 +17,8 @@ from tvm_sramtile.engine.native import ENGINE_SOURCES, engine_object, region_obj
 from tvm_sramtile.ir import Tensor
 from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relay.access import constant_value
-from tvm_sramtile.relay.body import check_function, constant_nodes
-from tvm_sramtile.relay.functions import read_attributes
+from tvm_sramtile.relay.body import check_function
+from tvm_sramtile.relay.functions import constant_nodes, read_attributes
 from tvm_sramtile.relay.module import RegionEntry, TensorType, region_module
 
 

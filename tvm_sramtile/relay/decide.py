@@ -100,8 +100,10 @@ def decide(found: Found, spec: AcceleratorSpec, options: Options, *, constants: 
 
 
 def _region(steps: tuple[Step, ...]) -> Region:
-    """The steps as a region; the first that mentions a tensor places it among the inputs."""
-    inputs = {tensor.name: tensor for step in steps for tensor in step.inputs if tensor.digest is None}
+    """The steps as a region: its inputs in order of first use, its output that of the last step."""
+    made = {step.output.name for step in steps}
+    read = {tensor.name: tensor for step in steps for tensor in step.inputs if tensor.digest is None}
+    inputs = {name: tensor for name, tensor in read.items() if name not in made}
     return Region("", tuple(inputs.values()), (steps[-1].output,), steps)
 
 

@@ -12,12 +12,15 @@ from tvm import relay, tir
 
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
 from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ir import digest_of
 from tvm_sramtile.options import Options
-from tvm_sramtile.relay.graph import attribute, is_closed
+from tvm_sramtile.relay.access import constant_value, is_constant
+from tvm_sramtile.relay.graph import Node, attribute, is_closed, post_order
 
 _REGION = "sramtile.region"
 _SPEC = "sramtile.spec"
 _OPTIONS = "sramtile.options"
+_CONSTANTS = "sramtile.constants"
 _OPTIONS_JSON: TypeAdapter[Options] = TypeAdapter(Options)
 
 
@@ -61,6 +64,21 @@ def with_text_attrs(function: Any, texts: Mapping[str, str]) -> Any:
     for name, text in texts.items():
         function = function.with_attr(name, tvm.runtime.String(text))
     return function
+
+
+def constant_nodes(function: Any) -> dict[str, Node]:
+    """The literals that a function carries, by digest: those of its body, and those that its body does not read."""
+    nodes = [node for node in post_order(function.body) if is_constant(node)]
+    unread = attribute(function, _CONSTANTS)
+    nodes += [] if unread is None else list(unread)
+    return {digest_of(constant_value(node)): node for node in nodes}
+
+
+def with_constants(function: Any, literals: Iterable[Node]) -> Any:
+    """A function that carries all of these, also where all its chunks lie in padding and none is read."""
+    known = constant_nodes(function)
+    unread = [literal for literal in literals if digest_of(constant_value(literal)) not in known]
+    return function.with_attr(_CONSTANTS, unread) if unread else function
 
 
 def as_region(function: Any, name: str) -> Any:

@@ -19,6 +19,7 @@ from tvm_sramtile.relay.functions import (
     is_outlined,
     plain_functions,
     read_attributes,
+    with_constants,
     with_text_attrs,
 )
 from tvm_sramtile.relay.graph import Edits, Graph, Node, graph_of
@@ -95,4 +96,4 @@ def _region(name: str, function: Any, literals: Mapping[int, Node]) -> Any:
     params = [param for at, param in enumerate(function.params) if at not in literals]
     fresh = relay.Function(params, body, function.ret_type, function.type_params)
     texts = renamed(replace(attributes, region=bound), name).to_attrs()
-    return as_region(with_text_attrs(fresh, texts), name)
+    return as_region(with_constants(with_text_attrs(fresh, texts), literals.values()), name)

@@ -14,6 +14,7 @@ from tvm_sramtile.relay.read_convolution import read_conv2d, read_conv2d_transpo
 from tvm_sramtile.relay.read_epilogue import Epilogue, epilogue_of, gate_at
 from tvm_sramtile.relay.read_pointwise import BINARY_NAMES, UNARY_NAMES, read_binary, read_unary
 from tvm_sramtile.relay.read_spatial import (
+    pool_in_two,
     read_adaptive_pool2d,
     read_avg_pool2d,
     read_global_pool2d,
@@ -48,6 +49,11 @@ class Found:
     operands: Mapping[str, Node]
     steps: tuple[Step, ...]
     refusal: str = ""
+
+    @property
+    def step(self) -> Step | None:
+        """The only step; ``None`` where there is none, or more than one."""
+        return self.steps[0] if len(self.steps) == 1 else None
 
     @property
     def root(self) -> Node:
@@ -122,7 +128,7 @@ class _Finder:
             except RefusedError as reason:
                 refusal = str(reason)
         for found in self._candidates(call, name, readings, refusal):
-            if self.accept(found) or len(found.nodes) == 1:
+            if self.accept(found):
                 break
         self.found.append(found)
         self.taken |= set(found.nodes)
@@ -130,7 +136,7 @@ class _Finder:
             self.scene.layouts.update(dict.fromkeys(found.nodes, readings[0].output_layout))
 
     def _candidates(self, call: Node, name: str, readings: tuple[Reading, ...], refusal: str) -> Iterator[Found]:
-        """The operator with all that it can take in, then alone."""
+        """The operator with all that it can take in, then in smaller steps, then alone."""
         if not readings:
             yield Found(short_name(call), name, (call,), {}, (), refusal)
             return
@@ -139,8 +145,13 @@ class _Finder:
             longest = epilogue_of(readings[0], call, self.scene.graph, self.taken, gate)
             if longest.nodes:
                 reading = readings[0] if gate is None else _as_copy(readings[0])
-                yield self._made(call, name, (reading,), longest)
-        yield self._made(call, name, readings, Epilogue(activations=readings[0].activations))
+                whole = self._made(call, name, (reading,), longest)
+                yield whole
+                yield from _in_smaller_steps(whole)
+        alone = self._made(call, name, readings, Epilogue(activations=readings[0].activations))
+        yield alone
+        if smaller := [*_in_smaller_steps(alone)] if self.epilogue else []:
+            yield from (*smaller, alone)
 
     def _gate(self, call: Node, reading: Reading) -> Epilogue | None:
         if op_name(call) not in (*BINARY_NAMES, *UNARY_NAMES):
@@ -160,6 +171,13 @@ class _Finder:
             steps.append(replace(step, output_channel=channel, origin=tuple(map(op_name, nodes))))
             channel += reading.op.out_channels
         return Found(short_name(call), name, nodes, namer.operands, tuple(steps))
+
+
+def _in_smaller_steps(found: Found) -> Iterator[Found]:
+    """The same in more steps that take less room each, if there is a way."""
+    smaller = None if found.step is None else pool_in_two(found.step)
+    if smaller is not None:
+        yield replace(found, steps=smaller)
 
 
 def _as_copy(reading: Reading) -> Reading:

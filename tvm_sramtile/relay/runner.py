@@ -20,10 +20,10 @@ from tvm_sramtile.engine.binding import Measured
 from tvm_sramtile.errors import ModelError
 from tvm_sramtile.frontend import Array, NetworkRun, RegionRun
 from tvm_sramtile.isa.table import COUNTERS
-from tvm_sramtile.relay.body import check_function, constant_nodes
+from tvm_sramtile.relay.body import check_function
 from tvm_sramtile.relay.codegen import constants_of
 from tvm_sramtile.relay.emit import region_body
-from tvm_sramtile.relay.functions import exchange, is_region, read_attributes, typed_copy
+from tvm_sramtile.relay.functions import constant_nodes, exchange, is_region, read_attributes, typed_copy
 from tvm_sramtile.relay.graph import graph_of
 from tvm_sramtile.relay.host_ops import function_order
 from tvm_sramtile.relay.inline import inlined
@@ -116,7 +116,8 @@ def run_regions(
         chunked: the chunked subgraph in place of the op.
     """
     params: list[Any] = []
-    bodies: list[Any] = []
+    results: list[Any] = []
+    counts: dict[str, int] = {}
     values: dict[str, Array] = {}
     known = {var.name_hint: function for var, function in mod.functions.items() if is_region(function)}
     for name, arrays in inputs.items():
@@ -130,12 +131,14 @@ def run_regions(
         ]
         params += own
         values.update({param.name_hint: array for param, array in zip(own, arrays, strict=True)})
-        bodies.append(_plain_body(function, attributes, own, chunked=chunked))
-    if not bodies:
+        body = _plain_body(function, attributes, own, chunked=chunked)
+        counts[name] = len(attributes.region.outputs)
+        results += list(body.fields) if counts[name] > 1 else [body]
+    if not results:
         return {}
-    module = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(bodies)))
-    results = run_built(module, build_quickly(module), values)
-    return {name: (value,) for name, value in zip(inputs, results, strict=True)}
+    module = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(results)))
+    found = iter(run_built(module, build_quickly(module), values))
+    return {name: tuple(next(found) for _ in range(count)) for name, count in counts.items()}
 
 
 def export_library(mod: tvm.IRModule, path: str) -> None:

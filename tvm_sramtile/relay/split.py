@@ -17,7 +17,7 @@ from tvm_sramtile.plan import DIRECTIONS, Capacity, Cut, Direction, SpecCapacity
 from tvm_sramtile.relay.access import op_name
 from tvm_sramtile.relay.decide import Decision, decide_function, load_spec, raise_refusals, with_kind
 from tvm_sramtile.relay.emit import SliceCapacity, body_is_chunked, chunked_step, cuts, region_function
-from tvm_sramtile.relay.functions import Names, exchange, plain_functions, typed_copy, with_text_attrs
+from tvm_sramtile.relay.functions import Names, exchange, plain_functions, typed_copy, with_constants, with_text_attrs
 from tvm_sramtile.relay.graph import Edits, Graph, Lookup, Node, graph_of, placed
 from tvm_sramtile.relay.read import Found, find_steps
 
@@ -120,9 +120,9 @@ class SplitOversized:
     def _split(self, found: Found) -> Callable[[Lookup], Node] | SramtileError | None:
         """What makes the chunks of an operator; ``None`` where it fits."""
         capacity, prefix = self.capacity, f"{found.kind} {found.name}: "
-        if len(found.steps) != 1:
-            return UnsupportedOp(prefix + (found.refusal or "it is not cut: each of its parts is copied"))
-        (step,) = found.steps
+        step = found.step
+        if step is None:
+            return UnsupportedOp(prefix + (found.refusal or "each of its parts is copied by itself"))
         verdict = judge(step)
         if not verdict.ok:
             return UnsupportedOp(prefix + verdict.reason)
@@ -153,7 +153,8 @@ def outlined_function(decision: Decision, names: Names) -> tuple[Any, Any]:
     attributes = decision.attributes(names.fresh(decision.found.kind))
     literals = {str(tensor.digest): decision.found.operands[tensor.name] for tensor in attributes.region.constants}
     function = region_function(attributes, literals, chunked=body_is_chunked(attributes))
-    return relay.GlobalVar(attributes.region.name), with_text_attrs(function, attributes.to_attrs())
+    function = with_constants(with_text_attrs(function, attributes.to_attrs()), literals.values())
+    return relay.GlobalVar(attributes.region.name), function
 
 
 def call_of_decision(target: Any, decision: Decision) -> Callable[[Lookup], Node]:
