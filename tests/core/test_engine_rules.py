@@ -46,7 +46,7 @@ _POSITIVE = "must be positive"
 # Where the field stands, the field, its wrong value; code, text of the error.
 RULES: list[tuple[str, str, float, int, str]] = [
     ("header", "magic", 1, 6, "header: magic = 1: this is no program of the instruction set"),
-    ("header", "version", 9, 7, "header: version = 9: the engine executes version 1 of the instruction set"),
+    ("header", "version", 9, 7, "header: version = 9: the engine executes another version of the instruction set"),
     ("header", "lanes", 0, 8, "header: lanes = 0: must be from 1 to 1024"),
     ("header", "lanes", 1025, 8, "header: lanes = 1025: must be from 1 to 1024"),
     *(
