@@ -157,10 +157,14 @@ class Maker:
 
 
 def map_case(seed: int) -> RandomCase:
-    """LOADs and STOREs of boxes."""
+    """LOADs and STOREs of boxes; the lanes past the last channel, which held something, are stored too."""
     make = Maker.of(seed, 0)
     shape = (make.channels(), make.between(1, 6), make.between(1, 20))
-    make.store(shape, make.load(shape))
+    whole = (round_up(shape[0], make.chip.lanes), *shape[1:])
+    at = make.load(whole)
+    make.move(LOAD, make.add_map(Traffic.INPUTS, make.larger(shape)), shape, at)
+    make.store(shape, at)
+    make.store(whole, at)
     return make.case()
 
 
@@ -256,6 +260,10 @@ def conv_case(seed: int) -> RandomCase:
     make = Maker.of(seed, 2)
     groups, ipg, opg = conv_groups(make)
     rows, cols = Window.draw(make, 6, 0), Window.draw(make, make.one_of(8, 32), 0)
+    if seed % 4 == 0:  # 1x1 kernels have a way of their own, if nothing of this is in the way
+        size = make.between(1, 7)
+        rows = Window(size, make.between(1, size), 1, 1, 1, make.one_of(0, 0, -1, 1))
+        cols = Window(cols.outs, cols.outs, 1, 1, 1, make.one_of(0, 0, 0, -1, 1))
     fields: dict[str, Any] = window_fields(rows, cols)
     outs = []
     for axis, window in (("row", rows), ("col", cols)):
