@@ -55,7 +55,7 @@ def test_explain_says_why(network: Path) -> None:
     found = sramtile_json("explain", network, *SPEC, *FRONTEND)
     assert " B left for it" in found["steps"][0]["reason"]
     assert [(op["op"], op["reason"]) for op in found["host_ops"]] == [
-        ("sigmoid", "no unit of the accelerator computes it")
+        ("nn.softmax", "no unit of the accelerator computes it")
     ]
 
 
