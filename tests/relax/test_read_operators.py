@@ -274,3 +274,16 @@ def test_the_accelerator_agrees_with_tvm(build: Build) -> None:
     partitioned = front.partition_for_sramtile(mod, SMALL)
     assert front.host_ops(partitioned) == ()
     graphs.assert_close(front.run_accelerator(partitioned, {"x": data}).outputs, graphs.run_plain(mod, data), 1e-5)
+
+
+def test_what_joins_two_operators_belongs_to_one_of_them() -> None:
+    values = {"x": graphs.random(0, 1, 4, 6, 5), "y": graphs.random(1, 1, 4, 6, 5)}
+
+    def build(b: Any, *maps: Any) -> Any:
+        return op.add(*(b.emit(op.mean(value, axis=[2, 3], keepdims=True)) for value in maps))
+
+    mod = graphs.module([graphs.tensor(name, *value.shape) for name, value in values.items()], build)
+    partitioned = front.partition_for_sramtile(mod, SMALL)
+    activations = [len(step.activations) for region in front.regions(partitioned) for step in region.region.steps]
+    assert sorted(activations) == [0, 1]
+    graphs.assert_close(front.run_accelerator(partitioned, values).outputs, front.run_host(mod, values), 1e-6)

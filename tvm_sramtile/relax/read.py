@@ -150,7 +150,10 @@ class _Finder:
             return
         if self.epilogue and len(readings) == 1:
             gate = self._gate(block, position, readings[0])
-            longest = epilogue_of(readings[0], block, position, self.scene.uses, gate)
+            home = identity(block)
+            longest = epilogue_of(
+                readings[0], block, position, self.scene.uses, lambda at: (home, at) not in self.taken, gate
+            )
             if longest.positions:
                 reading = readings[0] if gate is None else _as_copy(readings[0])
                 whole = self._made(kind, block, position, (reading,), longest)
@@ -166,7 +169,9 @@ class _Finder:
         call = block.bindings[position].value
         if op_name(call) not in (*BINARY_NAMES, *UNARY_NAMES):
             return None
-        return gate_at(reading.data, block, position, reading.layout, self.scene.uses)
+        gate = gate_at(reading.data, block, position, reading.layout, self.scene.uses)
+        taken = gate is not None and any((identity(block), at) in self.taken for at in gate.positions)
+        return None if taken else gate
 
     def _made(self, kind: str, block: Any, position: int, readings: tuple[Reading, ...], epilogue: Epilogue) -> Found:
         positions = (position, *epilogue.positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +35,14 @@ class Epilogue:
     positions: tuple[int, ...] = ()
 
 
-def epilogue_of(reading: Reading, block: Any, position: int, uses: Uses, gate: Epilogue | None = None) -> Epilogue:
+def epilogue_of(
+    reading: Reading,
+    block: Any,
+    position: int,
+    uses: Uses,
+    free: Callable[[int], bool],
+    gate: Epilogue | None = None,
+) -> Epilogue:
     """Follow the value as long as nothing else uses it and each use is one we know.
 
     Args:
@@ -43,9 +50,11 @@ def epilogue_of(reading: Reading, block: Any, position: int, uses: Uses, gate: E
         block: where it stands.
         position: its position there.
         uses: of the function.
+        free: whether the binding at a position belongs to no other operator yet, as one that joins two of them may.
         gate: what the operator begins, where its data is multiplied with a function of itself.
     """
-    follower = _Follower(block, uses, reading.output_layout, isinstance(reading.op, Conv2d | Conv2dTranspose))
+    convolves = isinstance(reading.op, Conv2d | Conv2dTranspose)
+    follower = _Follower(block, uses, reading.output_layout, convolves, free)
     epilogue = gate or Epilogue(activations=reading.activations)
     value = block.bindings[epilogue.positions[-1] if epilogue.positions else position].var
     while (longer := follower.longer(epilogue, value)) is not None:
@@ -67,12 +76,14 @@ class _Follower:
     Attributes:
         layout: the axes of the value.
         convolves: the operator takes a bias and a clip of its own.
+        free: which positions may be taken.
     """
 
     block: Any
     uses: Uses
     layout: str
     convolves: bool
+    free: Callable[[int], bool]
 
     def longer(self, epilogue: Epilogue, value: Any) -> Epilogue | None:
         """The epilogue with what comes after ``value``, its last; ``None`` at its end."""
@@ -80,7 +91,7 @@ class _Follower:
         if at is None:
             return self._with_gate(epilogue, value)
         binding = self.block.bindings[at]
-        if not _yields_like(binding, value):
+        if not self.free(at) or not _yields_like(binding, value):
             return None
         epilogue = replace(epilogue, positions=(*epilogue.positions, at))
         if self.convolves and not epilogue.activations:
@@ -100,7 +111,7 @@ class _Follower:
         if places is None or len(places) != 2:
             return None
         gate = _gate(value, self.block, min(places), self.layout, self.uses)
-        if gate is None or gate.positions[-1] != max(places):
+        if gate is None or gate.positions[-1] != max(places) or not all(map(self.free, gate.positions)):
             return None
         return replace(
             epilogue,
