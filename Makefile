@@ -14,7 +14,7 @@ CORE := .venv/core/bin
 RELAX := .venv/relax/bin
 RELAY := .venv/relay/bin
 
-.PHONY: demo test test-core test-relax test-relay networks lint clean
+.PHONY: demo fuzz test test-core test-relax test-relay networks lint clean
 .NOTPARALLEL:
 
 demo: .venv/relax/.installed
@@ -46,6 +46,10 @@ networks: .venv/relax/.installed
 .PHONY: networks-relay
 networks-relay: .venv/relay/.installed
 	$(RELAY)/python -m pytest tests/networks/relay
+
+# Random regions of every operator in Relay, three ways: too slow for `make test`.
+fuzz: .venv/relay/.installed
+	$(RELAY)/python -m pytest tests/fuzz/relay
 
 lint: .venv/core/.installed
 	$(CORE)/ruff check
