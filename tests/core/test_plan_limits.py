@@ -139,6 +139,20 @@ def test_kernels_of_no_unit(
     assert sum(one.unit[0] * one.unit[1] for one in plan.passes) == spent
 
 
+def test_sub_kernels_that_lie_far_apart_load_their_own_parts_of_the_input() -> None:
+    """A window of 37x37 positions does not fit, one of a sub-kernel does: only one unit of work is ever needed."""
+    op = Conv2d(4, 30, 30, 4, (3, 3), padding=(18,) * 4, dilation=(18, 18))
+    spec = SPEC.replace(unit_kernels=((1, 1),))
+    assert not planned(op, spec.replace(sram_bytes=16384)).input_per_pass
+    step = planned(op, spec.replace(sram_bytes=64 + 16 + 16))
+    assert step.input_per_pass
+    assert (step.chunk_count, len(step.passes)) == (900, 9)
+    in_map = 12 + 30 + 12  # rows of three shifted maps that lie in the map, and columns
+    assert step.traffic.input_bytes == 4 * 4 * in_map * in_map
+    with pytest.raises(DoesNotFit):
+        planned(op, spec.replace(sram_bytes=95))
+
+
 # What does not fit: the whole text.
 
 

@@ -163,6 +163,7 @@ def kind(what: str) -> str:
         ("padding", "W CSCSLCSCS", 665, 552),
         ("two_steps", " WLCSLCSWLCSLCS", 992, 935),
         ("sums", " LLWCWCLWCWCSLWCWCLWCWCS", 1826, 1643),
+        ("turns", " WLCWLCSWLCWLCS", 799, 707),
         ("channels", " WLCSLCSWLCSLCSWLCSLCSWLCSLCS", 1383, 1223),
         ("phases", "LWWW LCCCCCSLCCCCCSCCS", 1616, 1265),
         ("pool", "L LPEESLPEES", 644, 587),

@@ -112,8 +112,7 @@ def test_texts_about_what_a_store_needs() -> None:
     pad = made.program.body[4]["pad_top"]
     assert fault(made, with_command(made, 4, pad_top=pad + 2)) == where + "made for the output from (1, 0) on"
     moved = with_command(made, 3, row=made.program.body[3]["row"] + 2)
-    text = "made of rows and columns ((2, 9), (0, 3)) of the data, they need ((0, 7), (0, 3))"
-    assert fault(made, moved) == where + text
+    assert fault(made, moved) == where + "made for the output from (3, 0) on"
     text = "with the tap (channel, row, column) (0, 0, 0) 0 times, must be 1"
     assert fault(made, with_command(made, 4, in_rows=0)) == where + text
 

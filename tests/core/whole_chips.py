@@ -59,7 +59,8 @@ def finest(step: Step, lanes: int, options: Options, units: tuple[Pair, ...], re
     if groups > 1 and len(channels) < groups:
         ins = whole.in_channels
     rows, cols = row_spans(step, 1), col_spans(step, 1)
-    return replace(whole, rows=rows, cols=cols, channels=channels, in_channels=ins, passes_resident=resident)
+    cut = replace(whole, rows=rows, cols=cols, channels=channels, in_channels=ins, passes_resident=resident)
+    return replace(cut, input_per_pass=not resident and len(passes) > 1)
 
 
 def chip(make: Maker, region: Region, options: Options) -> AcceleratorSpec:

@@ -101,6 +101,13 @@ def sums() -> Made:
     return build.case(build.steps[0].output), spec.replace(accumulator_bytes=48)
 
 
+def turns() -> Made:
+    """Sub-kernels far apart, each with its own part of the input."""
+    build = Builder()
+    build.step(Conv2d(2, 5, 2, 2, (2, 1), dilation=(3, 1)), build.map(2, 5, 2))
+    return build.case(build.steps[0].output), SPEC.replace(unit_kernels=((1, 1),), sram_bytes=96)
+
+
 def channels() -> Made:
     """Columns, and output channels of groups in parts."""
     build = Builder()
@@ -157,7 +164,7 @@ def joined() -> Made:
 
 ZOO: dict[str, Callable[[], Made]] = {
     made.__name__: made
-    for made in (rows, groups, padding, two_steps, sums, channels, phases, pool, resize, pointwise, joined)
+    for made in (rows, groups, padding, two_steps, sums, turns, channels, phases, pool, resize, pointwise, joined)
 }
 
 

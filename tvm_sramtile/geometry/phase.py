@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm_sramtile.geometry.window import conv_window
 from tvm_sramtile.ints import Range, ceil_div
 
 
@@ -32,6 +33,20 @@ class Phase:
         """The ``q`` whose outputs lie in ``out``."""
         start = max(0, ceil_div(out.start - self.offset, self.step))
         return Range(start, max(start, ceil_div(out.stop - self.offset, self.step)))
+
+    def reads(self, out: Range, taps: Range, size: int) -> Range:
+        """The least part of a map of ``size`` positions that holds what the outputs in ``out`` read with some taps.
+
+        Args:
+            out: positions of the whole output, of all phases.
+            taps: which of ``self.taps``.
+            size: positions of the input.
+        """
+        own = self.outputs(out)
+        if not len(own) or not len(taps):
+            return Range(0, 0)
+        before = -self.first - self.dilation * taps.start
+        return conv_window(own, size, len(taps), self.stride, self.dilation, before).read
 
     @property
     def tap_step(self) -> int:

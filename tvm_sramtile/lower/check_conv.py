@@ -132,7 +132,12 @@ class Convolving:
         row = self.origin(op, 0, fields, data.rows[0], taps[0])
         col = self.origin(op, 1, fields, data.cols[0], taps[1])
         work.is_of(outs, self.fail)
-        work.begins((row, col), (data.rows, data.cols), self.fail)
+        work.begins((row, col), None, self.fail)
+        for axis, (first, held) in enumerate(((row, data.rows), (col, data.cols))):
+            start, count, step = self.comb(fields, _AXES[axis][:-1])
+            needed = wanted.tap_hull(axis, (first + start, count, step), taps[axis])
+            if needed is not None and not held[0] <= needed[0] <= needed[1] <= held[1]:
+                self.fail(f"reads {_AXES[axis]} {needed[0]}-{needed[1]} of the data, but there lie {held[0]}-{held[1]}")
         work.parts.append(weights.part)
 
     def origin(self, op: Convolution, axis: int, fields: Fields, first: int, taps: Taps) -> int:

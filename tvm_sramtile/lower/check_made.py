@@ -11,7 +11,7 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose
 from tvm_sramtile.ir import Step
 from tvm_sramtile.lower.check_order import Fail
 from tvm_sramtile.plan import StepPlan
-from tvm_sramtile.plan.check_axes import axes_of, phase_taps
+from tvm_sramtile.plan.check_axes import axes_of, phase_taps, tap_reads
 
 Span = tuple[int, int]  # [start, stop)
 Extents = tuple[int, int, int]  # channels, rows, cols
@@ -19,6 +19,7 @@ Taps = tuple[int, int, int]  # first kernel position, how many, from one to the 
 Part = tuple[Span, Taps, Taps]  # input channels of a group, rows and columns of taps: what one CONV adds
 Comb = tuple[int, int, int]  # first output position, how many, from one to the next
 Convolution = Conv2d | Conv2dTranspose
+AxisTaps = tuple[tuple[int, ...], tuple[int, ...]]  # those of a phase, and of them those that meet the map
 Phase = tuple[Comb, Comb]  # rows and columns of an output map that one CONV computes
 
 
@@ -59,7 +60,7 @@ class Work:
     Attributes:
         channels: output channels of the step.
         origin: row and column of the step's output where the map begins.
-        reads: rows and columns of the data that lay in SRAM.
+        reads: rows and columns of the data that lay in SRAM; of a sum each part has its own, proven when it is added.
         parts: what has been added up.
         macs: multiply-accumulates.
         done: the epilogue is done.
@@ -79,11 +80,10 @@ class Work:
                 fail(f"belongs to channels {_text(channels)}, what it is added to has {_text(self.channels)}")
             self.channels = channels
 
-    def begins(self, origin: tuple[int, int], reads: tuple[Span, Span], fail: Fail) -> None:
+    def begins(self, origin: tuple[int, int], reads: tuple[Span, Span] | None, fail: Fail) -> None:
         """It begins at this output, and reads this of the data."""
-        for name, found, new in (("the output", self.origin, origin), ("data", self.reads, reads)):
-            if found not in (None, new):
-                fail(f"is about {name} {new}, what it is added to about {found}")
+        if self.origin not in (None, origin):
+            fail(f"is about the output {origin}, what it is added to about {self.origin}")
         self.origin, self.reads = origin, reads
 
 
@@ -120,6 +120,7 @@ class Wanted:
         self.conv = step.op if isinstance(step.op, Conv2d | Conv2dTranspose) else None
         self.chunks = len(plan.channels) * len(plan.rows) * len(plan.cols)
         self._hulls: tuple[dict[Span, Span | None], dict[Span, Span | None]] = ({}, {})
+        self._tap_hulls: dict[tuple[int, Comb, Taps], Span | None] = {}
         self._proven: set[object] = set()
         self._taps: tuple[Mapping[int, Sequence[int]], ...] = ()
         if self.conv is not None:
@@ -157,30 +158,48 @@ class Wanted:
             if work.origin not in (None, origin):
                 fail(f"{what}, made for the output from {work.origin} on")
         if self.conv is not None:
-            self._prove_sums(self.conv, made, origin, reads is not None, lambda text: fail(f"{what}, {text}"))
+            self._prove_sums(self.conv, made, origin, lambda text: fail(f"{what}, {text}"))
         elif reads is not None and any(work.reads is None for work in made.phases.values()):
             fail(f"{what}, made of no data, they need {reads}")
 
-    def _prove_sums(self, op: Convolution, made: Made, origin: tuple[int, int], reads: bool, fail: Fail) -> None:
+    def tap_hull(self, axis: int, outs: Comb, taps: Taps) -> Span | None:
+        """The ends of the positions that the outputs ``outs`` along an axis read with some taps; ``None``: nothing."""
+        key = (axis, outs, taps)
+        if self.conv is not None and key not in self._tap_hulls:
+            places = outs[0] + outs[2] * np.arange(outs[1], dtype=np.int64)
+            first, stop = tap_reads(self.conv, axis, places, [taps[0] + at * taps[2] for at in range(taps[1])])
+            ends = (int(first.min()), int(stop.max()))
+            self._tap_hulls[key] = ends if ends[0] < ends[1] else None
+        return self._tap_hulls[key]
+
+    def _needed(self, axis: int, outs: Comb, taps: Sequence[int]) -> tuple[int, ...]:
+        """Those of the taps with which some of the outputs ``outs`` along an axis reads the map."""
+        return tuple(tap for tap in taps if self.tap_hull(axis, outs, (tap, 1, 1)) is not None)
+
+    def _prove_sums(self, op: Convolution, made: Made, origin: tuple[int, int], fail: Fail) -> None:
         """Each output has all its taps and channels once. What has been proven of a chunk holds for all like it."""
         sums = tuple((phase, tuple(work.parts), work.macs) for phase, work in made.phases.items())
         residues = (0, 0)
         if isinstance(op, Conv2dTranspose):
             residues = (origin[0] % op.strides[0], origin[1] % op.strides[1])
-        key = (sums, residues, made.extents, reads)
+        needed = []
+        for phase in made.phases:
+            if phase is None:
+                fail("made by no CONV")
+            for axis, (first, count, step) in enumerate(phase):
+                taps = self._taps_of(op, axis, residues[axis], range(first, first + count * step, step), fail)
+                needed.append((taps, self._needed(axis, (origin[axis] + first, count, step), taps)))
+        key = (sums, tuple(needed), made.extents)
         if key in self._proven:
             return
         times = np.zeros(made.extents[1:], np.int64)
         macs, needed_macs = 0, 0
-        for phase, parts, spent in sums:
-            if phase is None:
-                fail("made by no CONV")
-            rows, cols = (range(first, first + count * step, step) for first, count, step in phase)
+        for (phase, parts, spent), row, col in zip(sums, needed[0::2], needed[1::2], strict=True):
+            rows, cols = (range(first, first + count * step, step) for first, count, step in phase or ())
             times[np.ix_(rows, cols)] += 1
-            taps = [self._taps_of(op, axis, residues[axis], outs, fail) for axis, outs in enumerate((rows, cols))]
-            _prove_taps(op, parts, taps, reads, fail)
+            _prove_taps(op, parts, row, col, fail)
             macs += spent
-            needed_macs += len(rows) * len(cols) * len(taps[0]) * len(taps[1])
+            needed_macs += len(rows) * len(cols) * len(row[0]) * len(col[0])
         if (times != 1).any():
             row, col = np.argwhere(times != 1)[0].tolist()
             fail(f"whose row {row} and column {col} is in {times[row, col]} phases, must be in one")
@@ -189,28 +208,28 @@ class Wanted:
             fail(f"made with {macs} multiplications, they take {needed_macs}")
         self._proven.add(key)
 
-    def _taps_of(self, op: Convolution, axis: int, residue: int, outs: range, fail: Fail) -> Sequence[int]:
-        """The taps that the outputs ``outs`` of a chunk need, which is the same for all of them."""
+    def _taps_of(self, op: Convolution, axis: int, residue: int, outs: range, fail: Fail) -> tuple[int, ...]:
+        """The taps of the outputs ``outs`` of a chunk, which is the same for all of them."""
         if isinstance(op, Conv2d):
-            return self._taps[axis][0]
+            return tuple(self._taps[axis][0])
         needed = {tuple(self._taps[axis][(residue + out) % op.strides[axis]]) for out in outs}
         if len(needed) > 1:
             fail("of which one phase has outputs with different taps")
         return needed.pop()
 
 
-def _prove_taps(op: Convolution, parts: Sequence[Part], taps: Sequence[Sequence[int]], reads: bool, fail: Fail) -> None:
-    """Each channel of a group and each needed tap is added once, and nothing else; nothing where all is padding."""
+def _prove_taps(op: Convolution, parts: Sequence[Part], row_taps: AxisTaps, col_taps: AxisTaps, fail: Fail) -> None:
+    """Each channel of a group and each needed tap is added once, and nothing else but taps that meet only padding."""
     times = np.zeros((op.in_channels // op.groups, *op.kernel), np.int64)
     for (start, stop), *axes in parts:
         rows, cols = ([first + at * step for at in range(count)] for first, count, step in axes)
         for row in rows:
             for col in cols:
                 times[start:stop, row, col] += 1
-    needed = np.zeros_like(times)
-    if reads:
-        needed[np.ix_(range(len(needed)), taps[0], taps[1])] = 1
-    wrong = np.argwhere(times != needed)
+    needed, allowed = np.zeros_like(times), np.zeros_like(times)
+    for counts, which in ((allowed, 0), (needed, 1)):
+        counts[np.ix_(range(len(counts)), row_taps[which], col_taps[which])] = 1
+    wrong = np.argwhere((times < needed) | (times > allowed))
     if len(wrong):
         place = tuple(wrong[0].tolist())
         fail(f"with the tap (channel, row, column) {place} {times[place]} times, must be {needed[place]}")

@@ -29,6 +29,7 @@ from tvm_sramtile.lower.slots import Slot, place_buffers
 from tvm_sramtile.lower.tensors import DTYPES, TensorTable
 from tvm_sramtile.lower.waits import Sequencer
 from tvm_sramtile.plan import KernelPass, Span, StepPlan
+from tvm_sramtile.plan.cut import input_extents
 
 Convolution = Conv2d | Conv2dTranspose
 _NOWHERE = Slot(0, 0)
@@ -44,10 +45,28 @@ class _Map:
 
 
 @dataclass(frozen=True, slots=True)
+class _Window:
+    """A part of an input map."""
+
+    channels: Range
+    rows: Range
+    cols: Range
+
+    @property
+    def area(self) -> int:
+        """Positions of a channel; 0: it lies wholly in padding."""
+        return len(self.rows) * len(self.cols)
+
+
+@dataclass(frozen=True, slots=True)
 class _Chunk:
     channels: Range
     row: Span
     col: Span
+
+    def window(self, channels: Range) -> _Window:
+        """What the chunk reads of these input channels."""
+        return _Window(channels, self.row.read, self.col.read)
 
 
 @dataclass(slots=True)
@@ -70,9 +89,9 @@ class StepLowering:
     def __post_init__(self) -> None:
         self.slots = dict(place_buffers(self.plan, self.spec))
         elem_bytes, layout = dtype_bytes(self.step.data.dtype), self.spec.layout
-        axes = (self.plan.rows, self.plan.cols)
-        self._out_block_bytes = layout.block_elems(*(max(len(s.out) for s in spans) for spans in axes)) * elem_bytes
-        self._in_block_bytes = layout.block_elems(*(max(len(s.read) for s in spans) for spans in axes)) * elem_bytes
+        outs = (max(len(span.out) for span in spans) for spans in (self.plan.rows, self.plan.cols))
+        self._out_block_bytes = layout.block_elems(*outs) * elem_bytes
+        self._in_block_bytes = layout.block_elems(*input_extents(self.step, self.plan)) * elem_bytes
 
     def run(self) -> None:
         """All chunks in the plan's order."""
@@ -130,14 +149,14 @@ class StepLowering:
                 block_bytes = self.spec.layout.block_elems(1, 1) * dtype_bytes(tensor.dtype)
                 self._move(out, LOAD, tensor, "vector", chunk.channels, _ONE, _ONE, _Map(slot, block_bytes))
 
-    def _load_map(self, buffer: str, tensor: Tensor, channels: Range, chunk: _Chunk) -> _Map:
-        """The chunk's part of an input map; nothing is loaded for one that lies wholly in padding."""
-        rows, cols = chunk.row.read, chunk.col.read
+    def _load_map(self, buffer: str, tensor: Tensor, window: _Window) -> _Map:
+        """A part of an input map; nothing is loaded for one that lies wholly in padding."""
         block_bytes = self._in_block_bytes
-        if len(rows) and len(cols):
-            slot = self._fill(buffer, (channels, rows, cols))
+        if window.area:
+            slot = self._fill(buffer, window)
             if slot is not None:
-                self._move(self.body, LOAD, tensor, "data", channels, rows, cols, _Map(slot, block_bytes))
+                place = _Map(slot, block_bytes)
+                self._move(self.body, LOAD, tensor, "data", window.channels, window.rows, window.cols, place)
         return _Map(self._slot(buffer), block_bytes)
 
     def _store(self, chunk: _Chunk, source: _Map) -> None:
@@ -231,19 +250,25 @@ class StepLowering:
                 channels = Range(source_channels.start + ins.start, source_channels.start + ins.stop)
             if self.plan.passes_resident:
                 self._load_weights(op, chunk, ins, passes)
-            source = self._load_map("input", self.step.data, channels, chunk)
+            window = chunk.window(channels)
+            source = _Map(_NOWHERE, 0) if self.plan.input_per_pass else self._load_map("input", self.step.data, window)
             addresses = dict(self._weight_addresses(chunk, ins, passes, self._slot("weights")))
             begun: set[tuple[int, int]] = set()
             for count, kernel_pass in enumerate(passes):
                 if not self.plan.passes_resident and kernel_pass.taps:
                     self._load_weights(op, chunk, ins, (kernel_pass,))
                     addresses[kernel_pass] = self._slot("weights").address
+                if self.plan.input_per_pass:
+                    window = self._pass_window(op, chunk, kernel_pass, channels)
+                    self._held.pop("input", None)  # loaded anew, even where a pass reads what the one before it did
+                    source = self._load_map("input", self.step.data, window)
                 phase = (kernel_pass.row_phase, kernel_pass.col_phase)
                 flags = CONV_FIRST if turn == 0 and phase not in begun else 0
                 begun.add(phase)
                 if turn == sums - 1 and last[phase] == count:
                     flags |= CONV_LAST | (CONV_BIAS if self.step.bias else 0) | (CONV_CLIP if self.step.clip else 0)
-                self._conv(op, chunk, kernel_pass, flags, source, len(channels), addresses.get(kernel_pass, 0), target)
+                weights = addresses.get(kernel_pass, 0)
+                self._conv(op, chunk, kernel_pass, flags, source, window, weights, target)
 
     def _conv(
         self,
@@ -252,7 +277,7 @@ class StepLowering:
         kernel_pass: KernelPass,
         flags: int,
         source: _Map,
-        in_channels: int,
+        window: _Window,
         weights: int,
         target: _Map,
     ) -> None:
@@ -260,7 +285,6 @@ class StepLowering:
         out_rows, out_cols = row.outputs(chunk.row.out), col.outputs(chunk.col.out)
         if not len(out_rows) or not len(out_cols):
             return
-        loaded = len(chunk.row.read) and len(chunk.col.read)
         clip = self.step.clip
         groups = 1 if len(self.plan.in_channels) > 1 else len(op.groups_of(chunk.channels))
         accumulators = self._slot("accumulators")
@@ -268,9 +292,9 @@ class StepLowering:
         values = (
             source.slot.address,
             source.block_bytes,
-            len(chunk.row.read) if loaded else 0,
-            len(chunk.col.read) if loaded else 0,
-            in_channels,
+            len(window.rows) if window.area else 0,
+            len(window.cols) if window.area else 0,
+            len(window.channels),
             weights,
             self._slot("bias").address,
             accumulators.address if accumulators.bytes else target.slot.address,
@@ -293,8 +317,8 @@ class StepLowering:
             col.stride,
             row.dilation,
             col.dilation,
-            chunk.row.read.start - (out_rows.start * row.stride + row.first + row.dilation * kernel_pass.rows.start),
-            chunk.col.read.start - (out_cols.start * col.stride + col.first + col.dilation * kernel_pass.cols.start),
+            window.rows.start - (out_rows.start * row.stride + row.first + row.dilation * kernel_pass.rows.start),
+            window.cols.start - (out_cols.start * col.stride + col.first + col.dilation * kernel_pass.cols.start),
             -math.inf if clip is None or clip.low is None else clip.low,
             math.inf if clip is None or clip.high is None else clip.high,
             code,
@@ -306,14 +330,20 @@ class StepLowering:
         written = {target.slot, accumulators} if accumulators.bytes else {target.slot}
         self.body.add(Command(CONV, values, flags, self.index), [p for p in places if p.bytes], written)
 
+    def _pass_window(self, op: Convolution, chunk: _Chunk, one: KernelPass, channels: Range) -> _Window:
+        """What one pass reads of these input channels for a chunk."""
+        rows = op.row_phases[one.row_phase].reads(chunk.row.out, one.rows, op.in_rows)
+        cols = op.col_phases[one.col_phase].reads(chunk.col.out, one.cols, op.in_cols)
+        return _Window(channels, rows, cols)
+
     def _pool(self, op: Pool2d, chunk: _Chunk, target: _Map) -> None:
-        source = self._load_map("input", self.step.data, chunk.channels, chunk)
-        loaded = len(chunk.row.read) and len(chunk.col.read)
+        window = chunk.window(chunk.channels)
+        source = self._load_map("input", self.step.data, window)
         values = (
             source.slot.address,
             source.block_bytes,
-            len(chunk.row.read) if loaded else 0,
-            len(chunk.col.read) if loaded else 0,
+            len(window.rows) if window.area else 0,
+            len(window.cols) if window.area else 0,
             len(chunk.channels),
             target.slot.address,
             target.block_bytes,
@@ -332,7 +362,7 @@ class StepLowering:
     def _resize(self, op: Resize2d, chunk: _Chunk, target: _Map) -> None:
         rows = self._load_table("row", self.step, chunk.row.out, op.rows.taps)
         cols = self._load_table("col", self.step, chunk.col.out, op.cols.taps)
-        source = self._load_map("input", self.step.data, chunk.channels, chunk)
+        source = self._load_map("input", self.step.data, chunk.window(chunk.channels))
         values = (
             source.slot.address,
             source.block_bytes,
@@ -353,10 +383,11 @@ class StepLowering:
         self.body.add(Command(RESIZE, values, step=self.index), (source.slot, rows, cols), (target.slot,))
 
     def _elementwise(self, op: Elementwise, chunk: _Chunk, target: _Map) -> None:
-        source = self._load_map("input", self.step.data, chunk.channels, chunk)
+        window = chunk.window(chunk.channels)
+        source = self._load_map("input", self.step.data, window)
         partner = _NOWHERE
         if op.partner == "map" and self.step.other is not None:
-            partner = self._load_map("other", self.step.other, chunk.channels, chunk).slot
+            partner = self._load_map("other", self.step.other, window).slot
         elif op.partner == "vector":
             partner = self._slot("vector")
         self._eltwise(chunk, source, op.function, op.partner, target, partner, (op.value, 0.0))

@@ -17,7 +17,7 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region, Step, dtype_bytes
-from tvm_sramtile.plan.check_axes import Axis, axes_of, phase_taps
+from tvm_sramtile.plan.check_axes import Axis, axes_of, phase_taps, tap_reads
 from tvm_sramtile.plan.check_memory import Counts, Extents, Needs, map_loads, needs_of, vector_names
 from tvm_sramtile.plan.check_passes import check_passes
 from tvm_sramtile.plan.check_shapes import check_shapes
@@ -125,6 +125,8 @@ class _StepCheck:
         if self.conv is None:
             if self.plan.passes:
                 self.fail(f"{len(self.plan.passes)} passes of an operator without a kernel")
+            if self.plan.input_per_pass:
+                self.fail("input_per_pass, but the operator has no passes")
             return
         rows, cols = phase_taps(self.conv, 0, self.rows.outs), phase_taps(self.conv, 1, self.cols.outs)
         check_passes(self.plan.passes, rows, cols, self.spec.unit_kernels, self.fail)
@@ -154,6 +156,45 @@ class _StepCheck:
         )
         return rows, cols
 
+    def reads_by_pass(self, axis: int, starts: Counts) -> dict[tuple[int, Range], Counts]:
+        """By phase and taps of a pass, the ends of what the chunks that begin at ``starts`` along an axis read."""
+        conv, found = self.conv, dict[tuple[int, Range], Counts]()
+        if conv is None:
+            return found
+        outs = np.arange((self.rows.outs, self.cols.outs)[axis], dtype=np.int64)
+        stride = conv.strides[axis] if isinstance(conv, Conv2dTranspose) else 1
+        phases = phase_taps(conv, axis, len(outs))
+        for phase, taps in {((one.row_phase, one.rows), (one.col_phase, one.cols))[axis] for one in self.plan.passes}:
+            first, stop = tap_reads(conv, axis, outs, phases[phase][taps.start : taps.stop])
+            other = outs % stride != phase
+            first[other], stop[other] = (conv.in_rows, conv.in_cols)[axis], 0
+            ends = np.stack([np.minimum.reduceat(first, starts), np.maximum.reduceat(stop, starts)], axis=1)
+            found[phase, taps] = np.where(ends[:, :1] < ends[:, 1:], ends, 0)
+        return found
+
+    @cached_property
+    def pass_reads(self) -> list[tuple[Counts, Counts]]:
+        """By pass, the input rows and columns (start, stop) that each chunk along an axis reads with its taps."""
+        rows, cols = (
+            self.reads_by_pass(axis, np.array([span.out.start for span in spans], np.int64))
+            for axis, spans in enumerate((self.plan.rows, self.plan.cols))
+        )
+        return [(rows[one.row_phase, one.rows], cols[one.col_phase, one.cols]) for one in self.plan.passes]
+
+    def largest_reads(self) -> tuple[int, int]:
+        """Rows and columns of the largest part of the input that is in SRAM at a time."""
+        reads = self.pass_reads if self.plan.input_per_pass else [self.reads]
+        rows, cols = (max(int((one[axis][:, 1] - one[axis][:, 0]).max()) for one in reads) for axis in (0, 1))
+        return rows, cols
+
+    def input_elems(self) -> int:
+        """Elements of one map that one image loads."""
+        if not self.plan.input_per_pass:
+            channels, areas = self.input_loads
+            return int((channels * areas).sum())
+        by_pass = [int(np.outer(*(ends[:, 1] - ends[:, 0] for ends in reads)).sum()) for reads in self.pass_reads]
+        return sum(stop - start for parts in self.sources for start, stop in parts) * sum(by_pass)
+
     @cached_property
     def input_loads(self) -> tuple[Counts, Counts]:
         """What is loaded of the input, in order: (channels, positions in a channel) of each load."""
@@ -164,12 +205,13 @@ class _StepCheck:
         """What the buffers must hold: the largest chunk, or several where each is the largest in one way."""
         plan = self.plan
         taps = [len(one.rows) * len(one.cols) for one in plan.passes]
+        in_rows, in_cols = self.largest_reads()
         return Extents(
             out_rows=max(len(span.out) for span in plan.rows),
             out_cols=max(len(span.out) for span in plan.cols),
             out_channels=max(len(one) for one in plan.channels),
-            in_rows=max(len(span.read) for span in plan.rows),
-            in_cols=max(len(span.read) for span in plan.cols),
+            in_rows=in_rows,
+            in_cols=in_cols,
             in_channels=max(stop - start for parts in self.sources for start, stop in parts),
             group_channels=max(len(one) for one in plan.in_channels),
             taps=sum(taps) if plan.passes_resident else max(taps, default=0),
@@ -216,6 +258,8 @@ class _StepCheck:
             memory, size = needs[name]
             self.expect(found[name].memory, memory, f"memory of buffer {name}")
             copies = found[name].copies
+            if name == "input" and self.plan.input_per_pass and len(copies) > 1:
+                self.fail(f"buffer input has {len(copies)} copies, must have one where each pass loads its own part")
             blocks = self.blocks(fills[name]) if name in fills else np.ones(1, np.int64)
             if not 1 <= len(copies) <= len(blocks):
                 self.fail(f"buffer {name} has {len(copies)} copies, must have 1 to {len(blocks)}")
@@ -248,9 +292,8 @@ class _StepCheck:
         if plan.once_per_call and (max(loads, len(plan.channels)) > 1 and (weights or vectors)):
             self.fail("once_per_call, but weights or vectors take each other's place")
         once = 1 if plan.once_per_call else step.images
-        channels, areas = self.input_loads
         maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
-        inputs = maps * int((channels * areas).sum()) * dtype_bytes(step.data.dtype)
+        inputs = maps * self.input_elems() * dtype_bytes(step.data.dtype)
         outputs = step.op.out_channels * self.rows.outs * self.cols.outs * dtype_bytes(step.output.dtype)
         self.expect(traffic.input_bytes, step.images * inputs, "traffic.input_bytes")
         wanted = once * (weights + vectors) + step.images * self.table_bytes()
@@ -308,12 +351,19 @@ class _StepCheck:
         if size not in evenly:
             self.fail(f"chunks of {size} output {what} are no cut of {axis.outs} {what} into equal parts")
         for coarser in sorted((one for one in evenly if one > size), reverse=True):
-            windows = axis.windows(np.arange(0, axis.outs, coarser, dtype=np.int64))
-            read = int((windows[:, 1] - windows[:, 0]).max())
             out, ins = ("out_rows", "in_rows") if what == "rows" else ("out_cols", "in_cols")
-            needs = self.needs(replace(self.largest, **{out: coarser, ins: read}))
+            needs = self.needs(replace(self.largest, **{out: coarser, ins: self.widest(axis, coarser)}))
             if all(needs.used(memory) <= limit for memory, limit in self.limits.items()):
                 self.fail(f"cut into chunks of {size} output {what}, but {coarser} {what} fit")
+
+    def widest(self, axis: Axis, size: int) -> int:
+        """The most positions along an axis that are in SRAM at a time, with chunks of ``size`` outputs."""
+        starts = np.arange(0, axis.outs, size, dtype=np.int64)
+        if not self.plan.input_per_pass:
+            windows = axis.windows(starts)
+            return int((windows[:, 1] - windows[:, 0]).max())
+        by_pass = self.reads_by_pass(0 if axis is self.rows else 1, starts)
+        return max(int((ends[:, 1] - ends[:, 0]).max()) for ends in by_pass.values())
 
     def expect(self, found: object, wanted: object, what: str) -> None:
         """``found`` equals ``wanted``."""

@@ -6,7 +6,7 @@ the tables of a resize are taken as they are: they are what defines it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,6 +116,25 @@ def _spreading(op: Conv2dTranspose, axis: int, size: int) -> Axis:
         out, read = target[kept], positions[kept]
         first[out], stop[out] = np.minimum(first[out], read), np.maximum(stop[out], read + 1)
     return Axis(size, first, stop, spread=stride, shift=pad, reach=reach)
+
+
+def tap_reads(op: Convolution, axis: int, outs: Marks, taps: Sequence[int]) -> tuple[Marks, Marks]:
+    """The ends of the positions that each of the outputs ``outs`` reads with some taps: first and stop.
+
+    Where none does, first is the size of the input and stop 0.
+    """
+    size, stride, dilation, pad = (op.in_rows, op.in_cols)[axis], op.strides[axis], op.dilation[axis], op.padding[axis]
+    first, stop = np.full(len(outs), size, np.int64), np.zeros(len(outs), np.int64)
+    for tap in taps:
+        at = outs * stride - pad + tap * dilation
+        within = np.ones(len(outs), np.bool_)
+        if isinstance(op, Conv2dTranspose):
+            at, rest = np.divmod(outs + pad - tap * dilation, stride)
+            within = rest == 0
+        within &= (at >= 0) & (at < size)
+        first = np.where(within, np.minimum(first, at), first)
+        stop = np.where(within, np.maximum(stop, at + 1), stop)
+    return first, stop
 
 
 def phase_taps(op: Convolution, axis: int, outs: int) -> Mapping[int, tuple[int, ...]]:

@@ -11,7 +11,7 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Phase, SubKernel, bes
 from tvm_sramtile.ints import Range, ceil_div, cut, round_up
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Tile
-from tvm_sramtile.plan.plan import KernelPass, Span
+from tvm_sramtile.plan.plan import KernelPass, Span, StepPlan
 
 Convolution = Conv2d | Conv2dTranspose
 
@@ -30,6 +30,7 @@ class Cut:
     in_channels: tuple[Range, ...]
     passes: tuple[KernelPass, ...]
     passes_resident: bool = True
+    input_per_pass: bool = False
 
     @property
     def spatial(self) -> int:
@@ -123,6 +124,28 @@ def _in_use(phase: Phase, extent: int) -> bool:
     return len(phase.outputs(Range(0, extent))) > 0
 
 
+def pass_reads(op: Convolution, cut_: Cut | StepPlan) -> list[tuple[list[Range], list[Range]]]:
+    """For each pass, what it reads of the input in each chunk of rows, and of columns: from the first to the last."""
+    row_phases, col_phases = op.row_phases, op.col_phases
+    rows = {
+        key: [row_phases[key[0]].reads(span.out, key[1], op.in_rows) for span in cut_.rows]
+        for key in {(one.row_phase, one.rows) for one in cut_.passes}
+    }
+    cols = {
+        key: [col_phases[key[0]].reads(span.out, key[1], op.in_cols) for span in cut_.cols]
+        for key in {(one.col_phase, one.cols) for one in cut_.passes}
+    }
+    return [(rows[one.row_phase, one.rows], cols[one.col_phase, one.cols]) for one in cut_.passes]
+
+
+def input_extents(step: Step, cut_: Cut | StepPlan) -> tuple[int, int]:
+    """Rows and columns of the largest part of the input that is in SRAM at a time."""
+    reads = [([span.read for span in cut_.rows], [span.read for span in cut_.cols])]
+    if cut_.input_per_pass and isinstance(step.op, Convolution):
+        reads = pass_reads(step.op, cut_)
+    return max(len(one) for rows, _ in reads for one in rows), max(len(one) for _, cols in reads for one in cols)
+
+
 def tile_of(step: Step, cut_: Cut) -> Tile:
     """The extents that hold every chunk: buffers are made once, for the largest."""
     op = step.op
@@ -130,12 +153,13 @@ def tile_of(step: Step, cut_: Cut) -> Tile:
     if len(cut_.in_channels) > 1:
         in_channels = max(len(part) for part in cut_.in_channels)
     taps = [kernel_pass.taps for kernel_pass in cut_.passes]
+    in_rows, in_cols = input_extents(step, cut_)
     return Tile(
         out_rows=max(len(span.out) for span in cut_.rows),
         out_cols=max(len(span.out) for span in cut_.cols),
         out_channels=max(len(channels) for channels in cut_.channels),
-        in_rows=max(len(span.read) for span in cut_.rows),
-        in_cols=max(len(span.read) for span in cut_.cols),
+        in_rows=in_rows,
+        in_cols=in_cols,
         in_channels=in_channels,
         taps=sum(taps) if cut_.passes_resident else max(taps, default=0),
     )

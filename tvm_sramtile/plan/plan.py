@@ -112,6 +112,7 @@ class StepPlan:
         in_channels: input channels of a group that are summed over at a time.
         passes: sub-kernels and phases of a convolution; none of other operators.
         passes_resident: the weights of all passes are in SRAM at once, not one after the other.
+        input_per_pass: each pass loads just the part of the input that it reads, not the chunk's whole window.
         once_per_call: weights and vectors are loaded once a call, not once an image.
         buffers: in order of address within each memory.
         traffic: DRAM bytes of one call with the step's batch.
@@ -129,6 +130,7 @@ class StepPlan:
     in_channels: tuple[Range, ...]
     passes: tuple[KernelPass, ...]
     passes_resident: bool
+    input_per_pass: bool
     once_per_call: bool
     buffers: tuple[Buffer, ...]
     traffic: Traffic

@@ -66,6 +66,7 @@ def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step
         in_channels=cut.in_channels,
         passes=cut.passes,
         passes_resident=cut.passes_resident,
+        input_per_pass=cut.input_per_pass,
         once_per_call=once_per_call,
         buffers=_buffers(step, cut, charge, spec, double=options.double_buffer),
         traffic=traffic_of(step, cut, once_per_call=once_per_call),
@@ -76,7 +77,7 @@ def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec, *, dou
     """One buffer a term; input and output twice where there are two to hold and that still fits, the input first.
 
     A map's block has the extents of the largest chunk, so only the number of channel blocks differs between chunks. A
-    copy is as large as the largest chunk that it holds.
+    copy is as large as the largest chunk that it holds. An input that is loaded anew for each pass has one copy.
     """
     free = {memory: limit - charge.used_bytes(memory) for memory, limit in charge.limits.items()}
     buffers = []
@@ -101,7 +102,7 @@ def _blocks(step: Step, cut: Cut, spec: AcceleratorSpec, name: str) -> list[int]
     if name == "output":
         for channels in cut.channels:
             blocks += [layout.blocks(len(channels))] * _like(cut.spatial)
-    elif name in ("input", "other"):
+    elif name in ("input", "other") and not cut.input_per_pass:
         for source, loads in input_loads(step, cut):
             parts = cut.in_channels if len(cut.in_channels) > 1 else (source,)
             blocks += [layout.blocks(len(part)) for part in parts] * _like(loads.count)

@@ -24,6 +24,9 @@ from tvm_sramtile.plan.cut import (
 )
 from tvm_sramtile.plan.plan import KernelPass
 
+# Whether the weights of all passes are in SRAM at once, and whether each pass loads its own part of the input.
+_TURNS = ((True, False), (False, False), (False, True))
+
 
 def seed_cut(
     step: Step,
@@ -33,7 +36,8 @@ def seed_cut(
 ) -> Cut:
     """The first cut whose chunks all fit: rows; where one row is too much, columns; then channels.
 
-    Output channels are cut before input channels; the kernel passes take turns in SRAM only where nothing else helps.
+    Output channels are cut before input channels. Where nothing else helps, the weights of the kernel passes take turns
+    in SRAM, and then what they read does too.
     Only ``directions`` are cut.
 
     Raises:
@@ -65,11 +69,17 @@ def _fits(step: Step, cut: Cut, capacity: Capacity) -> bool:
 
 def _channel_choices(step: Step, whole: Cut, capacity: Capacity, directions: Collection[Direction]) -> Iterator[Cut]:
     lanes, cuts_them = capacity.channel_multiple, "channels" in directions
-    for resident in (True, False) if len(whole.passes) > 1 else (True,):
+    for resident, per_pass in _TURNS if len(whole.passes) > 1 else _TURNS[:1]:
         for in_channels in in_channel_cuts(step, lanes) if cuts_them else (whole.in_channels,):
             for channels in channel_cuts(step, lanes) if cuts_them else (whole.channels,):
                 if len(in_channels) == 1 or _in_one_group(step, channels):
-                    yield replace(whole, channels=channels, in_channels=in_channels, passes_resident=resident)
+                    yield replace(
+                        whole,
+                        channels=channels,
+                        in_channels=in_channels,
+                        passes_resident=resident,
+                        input_per_pass=per_pass,
+                    )
 
 
 def _in_one_group(step: Step, channels: tuple[Range, ...]) -> bool:

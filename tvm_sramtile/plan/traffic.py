@@ -10,7 +10,7 @@ from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Step, dtype_bytes
 from tvm_sramtile.isa.table import TABLE_ENTRY_BYTES
 from tvm_sramtile.plan.capacity import vectors
-from tvm_sramtile.plan.cut import Convolution, Cut
+from tvm_sramtile.plan.cut import Convolution, Cut, pass_reads
 from tvm_sramtile.plan.plan import Traffic
 
 
@@ -47,6 +47,9 @@ def _kernel_bytes(step: Step, cut: Cut) -> int:
 
 def _input_elems(step: Step, cut: Cut) -> int:
     """Elements of the input map, and of an elementwise partner map, that one image loads."""
+    if cut.input_per_pass and isinstance(step.op, Convolution):
+        channels = sum(len(step.op.in_channel_range(part)) for part in cut.channels)
+        return channels * sum(sum(map(len, rows)) * sum(map(len, cols)) for rows, cols in pass_reads(step.op, cut))
     elems = sum(len(channels) * loads.area for channels, loads in input_loads(step, cut))
     return 2 * elems if isinstance(step.op, Elementwise) and step.op.partner == "map" else elems
 
