@@ -28,6 +28,8 @@ int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensor
                      struct sramtile_counters* counters, char* message, int32_t message_bytes);
 void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
 void sramtile_counters_reset(struct sramtile_counters* counters);
+int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode);
+#define SRAMTILE_COUNTERS(name, steps) static struct sramtile_counters name
 """
 SOURCE = f"""\
 #include <stdio.h>
@@ -50,6 +52,7 @@ int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensor
 }}
 void sramtile_counters_read(struct sramtile_counters* c, int64_t* out) {{ out[0] = c->calls; out[1] = c->images; }}
 void sramtile_counters_reset(struct sramtile_counters* c) {{ c->calls = c->images = 0; }}
+int32_t sramtile_counters_mode(struct sramtile_counters* c, int64_t mode) {{ return (int32_t)(c->calls = mode) * 0; }}
 """
 
 
@@ -73,7 +76,7 @@ def register(sources: Path, payload: bytes = b"") -> None:
         entry = RegionEntry(
             str(function.attrs["global_symbol"]), 1, (VECTOR,) * len(function.params), (VECTOR,) * outputs, COUNTERS
         )
-        return codegen.CompiledRegion(entry, program(float(function.attrs["factor"]), payload))
+        return codegen.CompiledRegion(entry, program(float(function.attrs["factor"]), payload), ("step",))
 
     codegen.register(compile_region, sources)
 

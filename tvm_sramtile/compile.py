@@ -32,6 +32,11 @@ class Compiled:
         return encode(self.program)
 
     @property
+    def step_names(self) -> tuple[str, ...]:
+        """The names of the region's steps, in order."""
+        return tuple(step.name for step in self.region.steps)
+
+    @property
     def predicted(self) -> Prediction:
         """What one call with the region's batch will measure."""
         time = timeline(self.program, self.region.images)

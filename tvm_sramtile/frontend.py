@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_sramtile.attributes import RegionAttributes
-from tvm_sramtile.engine.binding import Measured
+from tvm_sramtile.engine.counters import Measured
 from tvm_sramtile.errors import MissingDependency
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.options import Options

@@ -288,6 +288,34 @@ def conv_program(
     )
 
 
+def program(
+    chip: Chip,
+    tensors: list[TensorRecord],
+    body: list[Command],
+    memories: tuple[int, ...] = (4096,),
+    prologue: tuple[Command, ...] = (),
+    **fields: Any,
+) -> Program:
+    return Program(
+        memories=memories,
+        lanes=chip.lanes,
+        lines=chip.lines,
+        column_align=chip.column_align,
+        mac_array=(16, 16),
+        dma_bytes_per_cycle=16,
+        dma_setup_cycles=64,
+        argument_count=sum(tensor.place is Place.ARGUMENT for tensor in tensors),
+        tensors=tuple(tensors),
+        prologue=prologue,
+        body=tuple(body),
+        **fields,
+    )
+
+
+def normal(rng: np.random.Generator, *shape: int) -> Array:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
 def patched(code: bytes, record: str, **fields: float) -> bytes:
     """The program with some fields of one record ("header", "tensor 2", "prologue 0", "body 1") overwritten."""
     kind, _, index = record.partition(" ")

@@ -1,12 +1,8 @@
-"""The engine in C, through its binding: results, counters, every rule of its validator, damaged programs, threads."""
+"""The engine in C, through its binding: results of convolutions, and of DMA commands."""
 
 from __future__ import annotations
 
-import ctypes
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,47 +14,15 @@ from core.engine_programs import (
     conv_program,
     load,
     load_weights,
-    small_case,
+    normal,
+    program,
     store,
     weights,
 )
 
-from tvm_sramtile.engine import Measured, run
-from tvm_sramtile.engine.native import engine_library
+from tvm_sramtile.engine import run
 from tvm_sramtile.errors import EngineError
-from tvm_sramtile.isa import Command, Layout, Place, Program, TensorRecord, Traffic, encode
-from tvm_sramtile.isa.table import COUNTERS
-
-ROOT = Path(__file__).parents[2]
-
-
-def program(
-    chip: Chip,
-    tensors: list[TensorRecord],
-    body: list[Command],
-    memories: tuple[int, ...] = (4096,),
-    prologue: tuple[Command, ...] = (),
-    **fields: Any,
-) -> Program:
-    return Program(
-        memories=memories,
-        lanes=chip.lanes,
-        lines=chip.lines,
-        column_align=chip.column_align,
-        mac_array=(16, 16),
-        dma_bytes_per_cycle=16,
-        dma_setup_cycles=64,
-        argument_count=sum(tensor.place is Place.ARGUMENT for tensor in tensors),
-        tensors=tuple(tensors),
-        prologue=prologue,
-        body=tuple(body),
-        **fields,
-    )
-
-
-def normal(rng: np.random.Generator, *shape: int) -> Array:
-    return rng.standard_normal(shape).astype(np.float32)
-
+from tvm_sramtile.isa import Layout, Place, Traffic, encode
 
 # Results
 
@@ -285,139 +249,3 @@ def test_the_workspace_keeps_a_map_for_each_image() -> None:
     with pytest.raises(EngineError) as caught:
         run(code, [np.tile(x, (2, 1, 1, 1)), np.tile(y, (2, 1, 1, 1))], 4)
     assert str(caught.value) == "engine error 19: tensor 1: offset = 64: the tensor lies outside the workspace"
-
-
-# Counters
-
-
-def test_counters_of_a_program_worked_out_by_hand() -> None:
-    chip = Chip(4)
-    op = Conv(8, 5, 6, 8)  # 30 positions; 9 taps; 2 blocks in and out
-    base = conv_program(chip, op, bias=True, mac_array=(4, 4))
-    x_bytes, w_bytes = 2 * 30 * 16, 8 * 8 * 9 * 4
-    moved = 8 * 30 * 4
-    assert base.memories == (x_bytes + w_bytes + x_bytes + 32,)
-    arrays = [
-        np.ones(8 * 30, np.float32),
-        np.ones(8 * 8 * 9, np.float32),
-        np.ones(8, np.float32),
-        np.ones(8 * 30, np.float32),
-    ]
-    arrays = [np.tile(array, 2) if index in (0, 3) else array for index, array in enumerate(arrays)]
-    prologue = (64 + w_bytes // 16) + (64 + 2)
-    load_cycles = store_cycles = 64 + moved // 16
-    conv_cycles = 30 * 9 * 2 * 2
-    assert run(encode(base), arrays, 2) == Measured(
-        calls=1,
-        images=2,
-        cycles=prologue + 2 * (load_cycles + conv_cycles + store_cycles),
-        load_busy_cycles=prologue + 2 * load_cycles,
-        compute_busy_cycles=2 * conv_cycles,
-        store_busy_cycles=2 * store_cycles,
-        load_commands=2 + 2,
-        compute_commands=2,
-        store_commands=2,
-        macs=2 * 30 * 9 * 64,
-        input_bytes=2 * moved,
-        weight_bytes=w_bytes + 32,
-        output_bytes=2 * moved,
-        partial_sum_bytes=0,
-        sram_peak_bytes=base.memories[0],
-    )
-    assert run(encode(base), arrays, 0) == Measured(
-        1, 0, prologue, prologue, 0, 0, 2, 0, 0, 0, 0, w_bytes + 32, 0, 0, base.memories[0]
-    )
-
-
-def test_queues_run_side_by_side_except_where_commands_wait() -> None:
-    chip, shape = Chip(4), (4, 4, 4)
-    tensors = [
-        argument(0, Traffic.INPUTS, shape),
-        argument(1, Traffic.OUTPUTS, shape),
-    ]
-    cost = 64 + 16
-    free = [
-        load(chip, 0, 4, 4, 4, 0),
-        store(chip, 1, 4, 4, 4, 0),
-        load(chip, 0, 4, 4, 4, 256),
-        store(chip, 1, 4, 4, 4, 256),
-    ]
-    bound = [
-        free[0],
-        replace(free[1], waits=(1, 0, 0)),
-        replace(free[2], waits=(0, 0, 1)),
-        replace(free[3], waits=(2, 0, 0)),
-    ]
-    arrays = [np.zeros(shape, np.float32), np.zeros(shape, np.float32)]
-    loads_first = [free[0], free[2], replace(free[1], waits=(1, 0, 0)), replace(free[3], waits=(2, 0, 0))]
-    for body, steps in ((free, 2), (bound, 4), (loads_first, 3)):
-        measured = run(encode(program(chip, tensors, body)), arrays)
-        assert measured.cycles == steps * cost
-        assert measured.load_busy_cycles == measured.store_busy_cycles == 2 * cost
-
-
-@pytest.mark.parametrize(
-    ("op", "array", "cycles"),
-    [
-        (Conv(32, 4, 4, 48), (16, 16), 16 * 9 * 2 * 3),
-        (Conv(33, 4, 4, 49), (16, 16), 16 * 9 * 3 * 4),
-        (Conv(32, 4, 4, 32, groups=32), (16, 16), 16 * 9 * 2),  # lane by lane
-        (Conv(32, 4, 4, 64, groups=2), (16, 16), 16 * 9 * 2 * 2),
-        (Conv(32, 4, 4, 32, groups=16), (16, 16), 16 * 9 * 2 * 2),
-    ],
-)
-def test_cycles_of_convolutions(op: Conv, array: tuple[int, int], cycles: int) -> None:
-    arrays = [
-        np.zeros(op.channels * 16, np.float32),
-        np.zeros(op.outs * op.ipg * 9, np.float32),
-        np.zeros(op.outs * 16, np.float32),
-    ]
-    assert run(encode(conv_program(Chip(), op, mac_array=array)), arrays).compute_busy_cycles == cycles
-
-
-def test_the_peak_adds_up_over_memories_and_counts_whole_blocks() -> None:
-    chip, shape = Chip(4), (6, 2, 2)
-    tensors = [argument(0, Traffic.INPUTS, shape)]
-    body = [load(chip, 0, 6, 2, 2, 16, block_bytes=100), load(chip, 0, 6, 2, 2, 512)]
-    code = encode(program(chip, tensors, body, (510, 0, 300)))  # the third starts at the next multiple of 4, 512
-    assert run(code, [np.zeros(shape, np.float32)]).sram_peak_bytes == (16 + 2 * 100) + 128
-
-
-def test_counter_blocks_add_up_and_are_reset() -> None:
-    library = ctypes.CDLL(str(engine_library()))
-    code, arrays = small_case()
-    block = (ctypes.c_int64 * (1 + len(COUNTERS)))()
-    pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-    once = run(code, arrays)
-
-    def call(_: int) -> int:
-        return int(
-            library.sramtile_run(
-                code, ctypes.c_uint64(len(code)), pointers, len(arrays), ctypes.c_int64(1), block, None, 0
-            )
-        )
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(call, range(200))) == [0] * 200
-    out = (ctypes.c_int64 * len(COUNTERS))()
-    library.sramtile_counters_read(block, out)
-    total = Measured.of(list(out))
-    assert (total.calls, total.images, total.cycles) == (200, 200, 200 * once.cycles)
-    assert (total.macs, total.dram_bytes) == (200 * once.macs, 200 * once.dram_bytes)
-    assert total.sram_peak_bytes == once.sram_peak_bytes
-    library.sramtile_counters_reset(block)
-    library.sramtile_counters_read(block, out)
-    assert list(out) == [0] * len(COUNTERS)
-
-
-def test_eight_threads_on_one_program_each_get_their_own_result() -> None:
-    op = Conv(32, 28, 28, 32)
-    code = encode(conv_program(Chip(), op))
-    rng = np.random.default_rng(8)
-    w = normal(rng, 32, 32, 3, 3)
-    cases = [(normal(rng, 32, 28, 28), np.zeros((32, 28, 28), np.float32)) for _ in range(32)]
-    with ThreadPoolExecutor(8) as pool:
-        counts = list(pool.map(lambda case: run(code, [case[0], w, case[1]]), cases))
-    assert len(set(counts)) == 1
-    for x, y in cases:
-        np.testing.assert_allclose(y, op.expected(x, w), rtol=1e-4, atol=1e-4)

@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("attributes",),
     ("report",),
     ("frontend",),
+    ("counting",),
     ("relax", "relay"),
     ("models",),
     ("verify",),

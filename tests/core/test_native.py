@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_sramtile.engine import native
+from tvm_sramtile.engine import native, stubs
 from tvm_sramtile.errors import ToolchainError
 
 HEADER = """\
@@ -17,10 +17,12 @@ HEADER = """\
 #include <stdint.h>
 #define SRAMTILE_COUNTER_COUNT 2
 struct sramtile_counters { int64_t values[SRAMTILE_COUNTER_COUNT]; };
+#define SRAMTILE_COUNTERS(name, steps) static struct sramtile_counters name = {{0, steps}}
 int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensors, int32_t count, int64_t images,
                      struct sramtile_counters* counters, char* message, int32_t message_bytes);
 void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
 void sramtile_counters_reset(struct sramtile_counters* counters);
+int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode);
 int64_t sramtile_sum(const uint8_t* bytes, uint64_t count);
 """
 
@@ -59,6 +61,10 @@ void sramtile_counters_read(struct sramtile_counters* c, int64_t* out) {
 void sramtile_counters_reset(struct sramtile_counters* c) {
   for (int i = 0; i < SRAMTILE_COUNTER_COUNT; ++i) c->values[i] = 0;
 }
+int32_t sramtile_counters_mode(struct sramtile_counters* c, int64_t mode) {
+  c->values[1] = mode;
+  return 0;
+}
 """
 
 # Stands for the library that TVM links: makes the hidden functions of a region visible.
@@ -68,10 +74,12 @@ int32_t {run}(int64_t images, void* a, void* b);
 int32_t {fail}(void);
 int32_t {counters}(int64_t* out);
 int32_t {reset}(int32_t);
+int32_t {mode}(int64_t);
 int32_t run{index}(int64_t images, void* a, void* b) {{ return {run}(images, a, b); }}
 int32_t fail{index}(void) {{ return {fail}(); }}
 int32_t counters{index}(int64_t* out) {{ return {counters}(out); }}
 int32_t reset{index}(void) {{ return {reset}(0); }}
+int32_t mode{index}(int64_t mode) {{ return {mode}(mode); }}
 """
 
 # Stands for the TVM runtime.
@@ -99,7 +107,7 @@ def sources(tmp_path: Path) -> Path:
     return directory
 
 
-def link(tmp_path: Path, objects: list[native.RegionObject], engines: list[Path], runtime: str = "") -> ctypes.CDLL:
+def link(tmp_path: Path, objects: list[stubs.RegionObject], engines: list[Path], runtime: str = "") -> ctypes.CDLL:
     text = RUNTIME + runtime
     for index, region in enumerate(objects):
         text += CALLER.format(
@@ -107,6 +115,7 @@ def link(tmp_path: Path, objects: list[native.RegionObject], engines: list[Path]
             fail=region.raise_symbol,
             counters=region.counters_symbol,
             reset=region.reset_symbol,
+            mode=region.mode_symbol,
             index=index,
         )
     source, library = tmp_path / "caller.c", tmp_path / f"linked{len(list(tmp_path.iterdir()))}.so"
@@ -137,8 +146,10 @@ def symbols(path: Path) -> list[list[str]]:
 
 def test_regions_run_their_own_programs_and_count_on_their_own(sources: Path, tmp_path: Path) -> None:
     programs = [bytes([1, 2, 3]), bytes(range(256)) * 8]
-    regions = [native.RegionProgram(f"region_{i}", program, 2) for i, program in enumerate(programs)]
-    objects = native.region_objects(regions, tmp_path, sources)
+    regions = [
+        stubs.RegionProgram(f"region_{i}", program, 2, ("first", "second")) for i, program in enumerate(programs)
+    ]
+    objects = stubs.region_objects(regions, tmp_path, sources)
     library = link(tmp_path, list(objects), [native.engine_object(sources)])
     assert call(library, 0, images=5) == (0, 6)
     assert call(library, 1) == (0, sum(range(256)) * 8)
@@ -166,7 +177,7 @@ print(ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "raised"))
 def test_a_failure_hands_the_engines_text_to_the_runtime(
     sources: Path, tmp_path: Path, runtime: str, raised: str | None
 ) -> None:
-    region = native.region_object("main/fuß%s\\1", b"E\x05", 2, tmp_path, sources)
+    region = stubs.region_object(stubs.RegionProgram("main/fuß%s\\1", b"E\x05", 2, ()), tmp_path, sources)
     library = link(tmp_path, [region], [native.engine_object(sources)], runtime)
     command = [sys.executable, "-X", "utf8", "-c", FAIL, library._name]
     result = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8")
@@ -180,7 +191,9 @@ def test_copies_of_the_engine_link_together(sources: Path, tmp_path: Path) -> No
     engine = native.engine_object(sources)
     copy = tmp_path / "copy.o"
     copy.write_bytes(engine.read_bytes())
-    regions = [native.region_object(name, b"\x09", 2, tmp_path, sources) for name in ("one", "other")]
+    regions = [
+        stubs.region_object(stubs.RegionProgram(name, b"\x09", 2, ()), tmp_path, sources) for name in ("one", "other")
+    ]
     library = link(tmp_path, regions, [engine, copy])
     assert [call(library, index) for index in range(2)] == [(0, 9), (0, 9)]
 
@@ -204,28 +217,28 @@ def test_our_engines_symbols() -> None:
 
 
 def test_what_a_region_defines_is_hidden(sources: Path, tmp_path: Path) -> None:
-    region = native.region_object("region", b"\x01", 2, tmp_path, sources)
+    region = stubs.region_object(stubs.RegionProgram("region", b"\x01", 2, ()), tmp_path, sources)
     rows = [row for row in symbols(region.path) if row[1] != "LOCAL" and row[3] != "UND"]
     assert {row[2] for row in rows} == {"HIDDEN"}
-    assert len(rows) == 5
+    assert len(rows) == 7
 
 
 def test_symbols_depend_on_name_program_and_tensors() -> None:
     regions = [("a", b"1", 2), ("b", b"1", 2), ("a", b"2", 2), ("a", b"1", 3), ("a.", b"1", 2), ("a-", b"1", 2)]
-    names = {native.RegionProgram(*region).symbol for region in regions}
+    names = {stubs.RegionProgram(*region, ()).symbol for region in regions}
     assert len(names) == len(regions)
     assert all(name.isidentifier() and name.isascii() for name in names)
 
 
 def test_an_empty_program_and_a_single_tensor(sources: Path, tmp_path: Path) -> None:
-    region = native.region_object("", b"", 1, tmp_path, sources)
+    region = stubs.region_object(stubs.RegionProgram("", b"", 1, ()), tmp_path, sources)
     assert region.path.exists()
     assert region.tensor_count == 1
 
 
 def test_sixty_large_regions_take_seconds(sources: Path, tmp_path: Path) -> None:
-    regions = [native.RegionProgram(f"region_{i}", os.urandom(100_000), 3) for i in range(60)]
-    objects = native.region_objects(regions, tmp_path / ".", sources)
+    regions = [stubs.RegionProgram(f"region_{i}", os.urandom(100_000), 3, ()) for i in range(60)]
+    objects = stubs.region_objects(regions, tmp_path / ".", sources)
     assert len({region.path for region in objects}) == 1
     assert [path.name for path in tmp_path.glob("*.o")] == [objects[0].path.name]
     assert not list(tmp_path.glob(".building-*"))
@@ -329,10 +342,10 @@ def test_where_the_cache_is_without_a_variable(sources: Path, tmp_path: Path, mo
 
 
 def test_regions_that_make_no_sense(sources: Path, tmp_path: Path) -> None:
-    twice = [native.RegionProgram("region", program, 2) for program in (b"1", b"2")]
+    twice = [stubs.RegionProgram("region", program, 2, ()) for program in (b"1", b"2")]
     with pytest.raises(ValueError, match="region name 'region' stands for two regions: names must differ"):
-        native.region_objects(twice, tmp_path, sources)
+        stubs.region_objects(twice, tmp_path, sources)
     with pytest.raises(ValueError, match="region 'region': tensor_count = 0, must be at least 1"):
-        native.region_object("region", b"1", 0, tmp_path, sources)
+        stubs.region_object(stubs.RegionProgram("region", b"1", 0, ()), tmp_path, sources)
     with pytest.raises(ToolchainError, match="missing: cannot write there: No such file or directory"):
-        native.region_object("region", b"1", 1, tmp_path / "missing", sources)
+        stubs.region_object(stubs.RegionProgram("region", b"1", 1, ()), tmp_path / "missing", sources)

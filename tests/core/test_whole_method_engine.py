@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from core.regions import Case
 from core.whole_chips import whole_case
 
 from tvm_sramtile.compile import Compiled, compile_region
-from tvm_sramtile.engine import Measured, run
+from tvm_sramtile.engine import Measured, count, run
 from tvm_sramtile.isa import Traffic
+from tvm_sramtile.lower import command_cycles
 
+BYTES = ("input_bytes", "weight_bytes", "output_bytes", "partial_sum_bytes")
 SHARES, CASES = 8, 1200
 
 
 def check(case: Case, compiled: Compiled) -> None:
     """The outputs are the oracle's; what the engine counts is what was predicted, without tolerance."""
     arguments = case.arguments()
-    found = run(compiled.code, arguments, case.region.images)
+    found = run(compiled.code, arguments, case.region.images, checked=True)
     case.compare(arguments)
+    assert count(compiled.code, case.region.images) == found
+    check_steps(compiled, found)
     wanted, time = case.measures(compiled.plan), compiled.predicted.time
     assert counted(found) == (
         *(wanted.dram_bytes[kind] for kind in Traffic),
@@ -25,6 +31,26 @@ def check(case: Case, compiled: Compiled) -> None:
         wanted.sram_peak_bytes,
         *(time.cycles, time.load_busy_cycles, time.compute_busy_cycles, time.store_busy_cycles),
     )
+
+
+def check_steps(compiled: Compiled, found: Measured) -> None:
+    """Each step's traffic is the plan's, each kind's cycles are the timeline's; the sums over steps are the totals."""
+    program, images = compiled.program, compiled.region.images
+    commands: Counter[tuple[int, str]] = Counter()
+    cycles: Counter[tuple[int, str]] = Counter()
+    for part, times in ((program.prologue, 1), (program.body, images)):
+        for command in part:
+            key = (command.step, command.opcode.name)
+            commands[key] += times
+            cycles[key] += times * command_cycles(program, command)
+    assert commands == {(s, k): c.commands for s, step in enumerate(found.steps) for k, c in step.items()}
+    assert cycles == {(s, k): c.busy_cycles for s, step in enumerate(found.steps) for k, c in step.items()}
+    for step, plan, counts in zip(compiled.region.steps, compiled.plan.steps, found.steps, strict=True):
+        kinds = counts.values()
+        moved = [sum(getattr(kind, field) for kind in kinds) for field in BYTES]
+        assert moved == [getattr(plan.traffic, field) for field in BYTES], step.name
+    for field in ("macs", *BYTES):
+        assert getattr(found, field) == sum(getattr(k, field) for step in found.steps for k in step.values())
 
 
 def counted(found: Measured) -> tuple[int, ...]:

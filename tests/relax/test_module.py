@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.script import relax as R  # noqa: N812 (what everyone calls it)
 
-from tvm_sramtile.engine import native
-from tvm_sramtile.relax.module import RegionEntry, TensorType, counters_name, reset_name, runtime_modules
+from tvm_sramtile.counting import counters_name, reset_name
+from tvm_sramtile.engine import native, stubs
+from tvm_sramtile.relax.module import RegionEntry, TensorType, runtime_modules
 from tvm_sramtile.relax.pipeline import register
 
 ELEMENTS = 10
@@ -35,6 +36,8 @@ int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensor
                      struct sramtile_counters* counters, char* message, int32_t message_bytes);
 void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
 void sramtile_counters_reset(struct sramtile_counters* counters);
+int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode);
+#define SRAMTILE_COUNTERS(name, steps) static struct sramtile_counters name
 """
 # Output number n is x times the program's factor times n; an error when x[0] is 77.
 SOURCE = f"""\
@@ -58,6 +61,7 @@ int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensor
 }}
 void sramtile_counters_read(struct sramtile_counters* c, int64_t* out) {{ out[0] = c->calls; out[1] = c->images; }}
 void sramtile_counters_reset(struct sramtile_counters* c) {{ c->calls = c->images = 0; }}
+int32_t sramtile_counters_mode(struct sramtile_counters* c, int64_t mode) {{ return (int32_t)(c->calls = mode) * 0; }}
 """
 
 
@@ -74,15 +78,15 @@ def back_end(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         outputs = [int(function.attrs["outputs"]) for function in functions]
         programs = [struct.pack("<f", float(function.attrs["factor"])) for function in functions]
         regions = [
-            native.RegionProgram(name, program, 1 + count)
+            stubs.RegionProgram(name, program, 1 + count, ("step",))
             for name, program, count in zip(names, programs, outputs, strict=True)
         ]
-        objects = native.region_objects(regions, directory, sources)
+        objects = stubs.region_objects(regions, directory, sources)
         entries = [
-            RegionEntry(name, (VECTOR,), (VECTOR,) * count, 3, region)
+            RegionEntry(name, (VECTOR,), (VECTOR,) * count, 3, COUNTERS, region)
             for name, count, region in zip(names, outputs, objects, strict=True)
         ]
-        modules = runtime_modules(entries, native.engine_object(sources), COUNTERS)
+        modules = runtime_modules(entries, native.engine_object(sources))
         objects[0].path.unlink()
         return modules
 
@@ -264,10 +268,14 @@ def test_a_fresh_process_without_the_package(two_regions: Path, tmp_path: Path) 
 
 
 def test_only_tvms_own_functions_are_visible_in_the_library(two_regions: Path) -> None:
-    text = subprocess.run(["nm", "-D", "--defined-only", two_regions], check=True, capture_output=True, text=True)
-    ours = [line for line in text.stdout.split() if "sramtile" in line or "region_" in line]
-    expected = {f"__tvm_ffi_region_{index}{suffix}" for index in range(2) for suffix in ("", "__counters", "__reset")}
-    assert set(ours) == expected
+    text = subprocess.run(["readelf", "--dyn-syms", "-W", two_regions], check=True, capture_output=True, text=True)
+    # Number, value, size, type, binding, visibility, section, name. The linker lists hidden ends of sections, too.
+    rows = [line.split() for line in text.stdout.splitlines()]
+    seen = {row[7] for row in rows if len(row) == 8 and row[5] != "HIDDEN" and row[6] != "UND"}
+    ours = {name for name in seen if "sramtile" in name or "region_" in name}
+    suffixes = ("", "__counters", "__reset", "__mode")
+    expected = {f"__tvm_ffi_region_{index}{suffix}" for index in range(2) for suffix in suffixes}
+    assert ours == {*expected, "__tvm_ffi_sramtile__regions"}
 
 
 def test_first_calls_from_many_threads(two_regions: Path) -> None:
@@ -325,6 +333,6 @@ def test_a_module_without_regions_is_compiled_as_ever() -> None:
 
 
 def test_tensors_and_object_must_agree(tmp_path: Path) -> None:
-    region = native.RegionObject("region", tmp_path / "region.o", 3, "run", "raise", "counters", "reset")
+    region = stubs.RegionObject("region", tmp_path / "region.o", 3, "region")
     with pytest.raises(ValueError, match="region 'region' has 2 tensors, its object 3"):
-        RegionEntry("region", (VECTOR,), (VECTOR,), 1, region)
+        RegionEntry("region", (VECTOR,), (VECTOR,), 1, COUNTERS, region)

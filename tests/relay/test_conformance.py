@@ -17,7 +17,7 @@ from relay_graphs import Array
 
 from tvm_sramtile import relay as front
 from tvm_sramtile.compile import compile_region
-from tvm_sramtile.engine.binding import Measured
+from tvm_sramtile.engine.counters import Measured
 from tvm_sramtile.options import Options
 from tvm_sramtile.relay.codegen import compile_function
 from tvm_sramtile.relay.runner import build_quickly, run_built

@@ -171,7 +171,7 @@ def broken_programs() -> Iterator[None]:
 
     def cut(function: Any) -> codegen.CompiledRegion:
         compiled = codegen.compile_function(function)
-        return codegen.CompiledRegion(compiled.entry, compiled.program[:100])
+        return codegen.CompiledRegion(compiled.entry, compiled.program[:100], compiled.steps)
 
     codegen.register(cut)
     yield

@@ -1,5 +1,6 @@
 """The simulated accelerator: C sources, their build and cache, the ctypes binding, and the numpy reference."""
 
-from tvm_sramtile.engine.binding import Measured, run
+from tvm_sramtile.engine.binding import count, run
+from tvm_sramtile.engine.counters import CommandCounters, Measured
 
-__all__ = ["Measured", "run"]
+__all__ = ["CommandCounters", "Measured", "count", "run"]

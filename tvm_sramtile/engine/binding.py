@@ -5,75 +5,47 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_sramtile.engine.native import MESSAGE_BYTES, engine_library
+from tvm_sramtile.engine.counters import Measured, value_count
+from tvm_sramtile.engine.native import engine_library
 from tvm_sramtile.errors import EngineError
 from tvm_sramtile.isa.code import record_struct
 from tvm_sramtile.isa.table import (
-    COUNTERS,
     HEADER,
     MAGIC,
+    MAX_STEPS,
     TENSOR,
     TENSOR_AXES,
     VERSION,
     Dtype,
     Layout,
+    Mode,
     Place,
     Traffic,
 )
 
 _ELEMENT_TYPES: dict[int, np.dtype[Any]] = {Dtype.FLOAT32: np.dtype(np.float32)}
+_MESSAGE_BYTES = 1024
 _TABLE_ENTRY: np.dtype[Any] = np.dtype([("position", "<i4"), ("weight", "<f4")])
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What the engine counted: sums over the calls, the SRAM peak their maximum. Fields are those of ``COUNTERS``."""
-
-    calls: int
-    images: int
-    cycles: int
-    load_busy_cycles: int
-    compute_busy_cycles: int
-    store_busy_cycles: int
-    load_commands: int
-    compute_commands: int
-    store_commands: int
-    macs: int
-    input_bytes: int
-    weight_bytes: int
-    output_bytes: int
-    partial_sum_bytes: int
-    sram_peak_bytes: int
-
-    @classmethod
-    def of(cls, values: Sequence[int]) -> Measured:
-        """From the values of a counter block, in the table's order."""
-        return cls(**dict(zip(COUNTERS, values, strict=True)))
-
-    @property
-    def dram_bytes(self) -> int:
-        """All bytes moved between DRAM and SRAM."""
-        return self.input_bytes + self.weight_bytes + self.output_bytes + self.partial_sum_bytes
-
-
-if tuple(field.name for field in fields(Measured)) != COUNTERS:
-    raise ImportError(f"the fields of Measured differ from the counters of the instruction set, {', '.join(COUNTERS)}")
 
 
 class _Counters(ctypes.Structure):
     """``struct sramtile_counters``."""
 
-    _fields_ = (("lock", ctypes.c_uint32), ("values", ctypes.c_int64 * len(COUNTERS)))
+    _fields_ = (
+        ("lock", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("step_count", ctypes.c_uint32),
+        ("values", ctypes.POINTER(ctypes.c_int64)),
+    )
 
 
-def run(code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1) -> Measured:
+def run(code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1, *, checked: bool = False) -> Measured:
     """Run a program in the engine; outputs are written in place.
 
     Args:
@@ -82,6 +54,7 @@ def run(code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1) -> Measur
             state, for ``images`` images; a table's elements are its entries, (i32 position, f32 weight). A read-only
             array that is no output is handed over as a copy.
         images: how often the program's body runs.
+        checked: refuse the program if one of its commands reads SRAM that nothing has written.
 
     Raises:
         ValueError: an array has the wrong type, layout or size, or an output is read-only.
@@ -91,14 +64,34 @@ def run(code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1) -> Measur
         raise ValueError(f"images = {images}: must not be negative")
     arrays = _checked(code, list(tensors), images)
     pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-    counters = _Counters()
-    message = ctypes.create_string_buffer(MESSAGE_BYTES)
+    return _call(code, pointers, len(arrays), images, Mode.CHECKED if checked else Mode.RUN)
+
+
+def count(code: bytes, images: int = 1) -> Measured:
+    """What ``run`` would measure, without arithmetic and without tensors.
+
+    What depends on data (the positions in a RESIZE's tables) is not looked at.
+
+    Raises:
+        ValueError: ``images`` is negative.
+        EngineError: the engine refused the program; the text is the engine's.
+    """
+    if images < 0:
+        raise ValueError(f"images = {images}: must not be negative")
+    return _call(code, None, _header(code).get("argument_count", 0), images, Mode.COUNT_ONLY)
+
+
+def _call(code: bytes, pointers: Any, tensor_count: int, images: int, mode: Mode) -> Measured:
+    steps = min(_header(code).get("step_count", 0), MAX_STEPS)  # the engine refuses more
+    values = (ctypes.c_int64 * value_count(steps))()
+    counters = _Counters(mode=mode, step_count=steps, values=values)
+    message = ctypes.create_string_buffer(_MESSAGE_BYTES)
     status = _library().sramtile_run(
-        code, len(code), pointers, len(arrays), images, ctypes.byref(counters), message, MESSAGE_BYTES
+        code, len(code), pointers, tensor_count, images, ctypes.byref(counters), message, _MESSAGE_BYTES
     )
     if status != 0:
         raise EngineError(f"engine error {status}: {message.value.decode(errors='replace')}")
-    return Measured.of(list(counters.values))
+    return Measured.of(list(values))
 
 
 @cache
@@ -163,19 +156,21 @@ def _elements(layout: int, dims: list[int], strides: list[int]) -> int:
     return 1 + sum((dim - 1) * stride for dim, stride in zip(dims, strides, strict=True))
 
 
-def _argument_records(code: bytes) -> list[dict[str, int]]:
-    """The records of tensors that are arguments; of a damaged program, as many as there are."""
+def _header(code: bytes) -> dict[str, int]:
+    """The header's fields; nothing where the bytes are no program."""
     head = record_struct(HEADER)
     if len(code) < head.size:
-        return []
+        return {}
     header = dict(zip((field.name for field in HEADER), head.unpack_from(code), strict=True))
-    if header["magic"] != MAGIC or header["version"] != VERSION:
-        return []
-    layout = record_struct(TENSOR)
+    return header if (header["magic"], header["version"]) == (MAGIC, VERSION) else {}
+
+
+def _argument_records(code: bytes) -> list[dict[str, int]]:
+    """The records of tensors that are arguments; of a damaged program, as many as there are."""
+    start, layout = record_struct(HEADER).size, record_struct(TENSOR)
     names = [field.name for field in TENSOR]
-    count = min(header["tensor_count"], (len(code) - head.size) // layout.size)
+    count = min(_header(code).get("tensor_count", 0), (len(code) - start) // layout.size)
     records = [
-        dict(zip(names, layout.unpack_from(code, head.size + index * layout.size), strict=True))
-        for index in range(count)
+        dict(zip(names, layout.unpack_from(code, start + index * layout.size), strict=True)) for index in range(count)
     ]
     return [record for record in records if record["place"] == Place.ARGUMENT]

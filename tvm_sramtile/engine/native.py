@@ -1,27 +1,16 @@
-"""Object files, made with the system's C compiler: the engine, and one object per compiled set of regions.
-
-What ends up in a deployed library is the engine's object plus one object holding the regions' programs and their
-entry stubs. The stubs are plain C, so that both generations of TVM can call them: TVM itself makes the packed function
-around them.
-
-* ``int32_t <id>_run(int64_t images, void* t0, ...)`` runs the region's program; on failure it hands the engine's text
-  to the TVM runtime and returns nonzero.
-* ``int32_t <id>_raise(void)`` returns -1. Called by TVM as a packed function of C (whose arguments it ignores, so it
-  suits every version of that convention), it makes TVM raise the text that ``run`` has handed over.
-* ``int32_t <id>_counters(int64_t* out)`` copies the region's counters, ``int32_t <id>_reset(int32_t)`` zeroes them.
-"""
+"""Object files, made with the system's C compiler and cached: the engine for a deployed library, and for ctypes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
-import re
 import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,99 +31,7 @@ ENGINE_FLAGS = (
 )
 """How the engine is compiled. No ``-march=native``: a library may be deployed on another machine."""
 
-STUB_FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden")
-
-PROGRAM_ALIGNMENT_BYTES = 64
-MESSAGE_BYTES = 1024
 CACHE_VARIABLE = "SRAMTILE_CACHE_DIR"
-
-_RUNTIME_HOOKS = """\
-#include <stdint.h>
-#include <stdio.h>
-#include "engine.h"
-
-/* Whichever TVM runtime has loaded this library brings one of these: the first today, the second up to 0.19. */
-extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message) __attribute__((weak));
-extern void TVMAPISetLastError(const char* message) __attribute__((weak));
-
-static void raise_error(const char* region, const char* text) {
-  char message[%(message_bytes)d + 512];
-  snprintf(message, sizeof message, "sramtile region %%s: %%s", region, text);
-  if (TVMFFIErrorSetRaisedFromCStr) {
-    TVMFFIErrorSetRaisedFromCStr("RuntimeError", message);
-  } else if (TVMAPISetLastError) {
-    TVMAPISetLastError(message);
-  } else {
-    fprintf(stderr, "%%s\\n", message);
-  }
-}
-"""
-
-_REGION = """
-__asm__(
-    ".pushsection .rodata.%(id)s, \\"a\\", %%progbits\\n"
-    ".balign %(alignment)d\\n"
-    ".globl %(id)s_program\\n"
-    ".hidden %(id)s_program\\n"
-    ".type %(id)s_program, %%object\\n"
-    "%(id)s_program:\\n"
-    ".incbin \\"%(file)s\\"\\n"
-    ".size %(id)s_program, . - %(id)s_program\\n"
-    ".popsection\\n");
-extern const uint8_t %(id)s_program[];
-static struct sramtile_counters %(id)s_block;
-
-int32_t %(id)s_run(int64_t images%(parameters)s) {
-  void* const tensors[] = {%(arguments)s};
-  char message[%(message_bytes)d] = "";
-  const int32_t code = sramtile_run(%(id)s_program, UINT64_C(%(program_bytes)d), tensors, %(tensor_count)d, images,
-                                    &%(id)s_block, message, (int32_t)sizeof message);
-  if (code != 0) raise_error(%(quoted_name)s, message);
-  return code;
-}
-
-int32_t %(id)s_raise(void) { return -1; }
-
-int32_t %(id)s_counters(int64_t* out) {
-  sramtile_counters_read(&%(id)s_block, out);
-  return 0;
-}
-
-int32_t %(id)s_reset(int32_t unused) {
-  (void)unused;
-  sramtile_counters_reset(&%(id)s_block);
-  return 0;
-}
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class RegionProgram:
-    """What goes into an object: a region's name, its program, and how many tensors a call hands over."""
-
-    name: str
-    program: bytes
-    tensor_count: int
-
-    @property
-    def symbol(self) -> str:
-        """Prefix of the region's C symbols: its readable name, and a hash that keeps equal names apart."""
-        content = hashlib.sha256(f"{self.name}\0{self.tensor_count}\0".encode() + self.program).hexdigest()
-        readable = re.sub(r"[^A-Za-z0-9_]", "_", self.name)[:60]
-        return f"sramtile_{readable}_{content[:16]}"
-
-
-@dataclass(frozen=True, slots=True)
-class RegionObject:
-    """A region's program and stubs in an object file (which it may share with other regions)."""
-
-    name: str
-    path: Path
-    tensor_count: int
-    run_symbol: str
-    raise_symbol: str
-    counters_symbol: str
-    reset_symbol: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +93,7 @@ def engine_object(sources: Path = ENGINE_SOURCES) -> Path:
     flags = (*ENGINE_FLAGS, "-fvisibility=hidden")
 
     def build(compiler: Compiler, directory: Path, output: str) -> None:
-        files = [str(path.resolve()) for path in _c_files(sources)]
-        compiler.run([*flags, "-c", *files], directory)
-        parts = sorted(path.name for path in directory.glob("*.o"))
+        parts = _compile_all(compiler, sources, flags, directory)
         _execute([compiler.program("ld"), "-r", "-o", output, *parts], directory)
         # By name, not --weaken: that would also weaken what the engine takes from libc, and a missing function
         # would be a null pointer at run time instead of an error of the linker.
@@ -213,96 +108,23 @@ def engine_library(sources: Path = ENGINE_SOURCES) -> Path:
     Raises:
         ToolchainError: as ``engine_object``.
     """
-    flags = (*ENGINE_FLAGS, "-shared")
 
     def build(compiler: Compiler, directory: Path, output: str) -> None:
-        files = [str(path.resolve()) for path in _c_files(sources)]
-        compiler.run([*flags, "-o", output, *files, "-lm"], directory)
+        parts = _compile_all(compiler, sources, ENGINE_FLAGS, directory)
+        compiler.run(["-shared", "-pthread", "-o", output, *parts, "-lm"], directory)
 
-    return _cached("libsramtile", ".so", sources, flags, build)
-
-
-def region_object(
-    name: str, program: bytes, tensor_count: int, directory: Path, sources: Path = ENGINE_SOURCES
-) -> RegionObject:
-    """An object file of one region; see ``region_objects``."""
-    return region_objects([RegionProgram(name, program, tensor_count)], directory, sources)[0]
+    return _cached("libsramtile", ".so", sources, ENGINE_FLAGS, build)
 
 
-def region_objects(
-    regions: Sequence[RegionProgram], directory: Path, sources: Path = ENGINE_SOURCES
-) -> tuple[RegionObject, ...]:
-    """One object file, made by one call of the compiler, with the programs and stubs of all the regions.
+def _compile_all(compiler: Compiler, sources: Path, flags: Sequence[str], directory: Path) -> list[str]:
+    """Compile each source to an object of its name in a directory, as many at a time as there are processors."""
 
-    Everything in it is hidden. The object refers to the engine, which must be linked beside it.
+    def compile_one(file: Path) -> str:
+        compiler.run([*flags, "-c", str(file.resolve()), "-o", f"{file.stem}.o"], directory)
+        return f"{file.stem}.o"
 
-    Args:
-        regions: names must differ from each other.
-        directory: where the object is put; nothing else stays there.
-        sources: where ``engine.h`` is.
-
-    Raises:
-        ToolchainError: no compiler, or it failed, or the directory cannot be written.
-        ValueError: two regions of one name, or a region without tensors.
-    """
-    _check_regions(regions)
-    joined = hashlib.sha256(" ".join(region.symbol for region in regions).encode()).hexdigest()[:16]
-    path = directory / f"sramtile_regions_{joined}.o"
-    compiler = find_compiler()
-    with _scratch(directory) as scratch:
-        text = [_RUNTIME_HOOKS % {"message_bytes": MESSAGE_BYTES}]
-        for index, region in enumerate(regions):
-            # A name relative to the working directory: no path needs quoting in assembly.
-            (scratch / f"program{index}.bin").write_bytes(region.program)
-            text.append(_region_source(region, f"program{index}.bin"))
-        (scratch / "regions.c").write_text("".join(text), encoding="ascii")
-        compiler.run([*STUB_FLAGS, f"-I{sources.resolve()}", "-c", "regions.c", "-o", path.name], scratch)
-        (scratch / path.name).replace(path)
-    return tuple(_described(region, path) for region in regions)
-
-
-def _check_regions(regions: Sequence[RegionProgram]) -> None:
-    names = [region.name for region in regions]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"region name {repeated[0]!r} stands for two regions: names must differ")
-    for region in regions:
-        if region.tensor_count < 1:
-            raise ValueError(f"region {region.name!r}: tensor_count = {region.tensor_count}, must be at least 1")
-
-
-def _region_source(region: RegionProgram, file: str) -> str:
-    tensors = [f"t{index}" for index in range(region.tensor_count)]
-    return _REGION % {
-        "id": region.symbol,
-        "alignment": PROGRAM_ALIGNMENT_BYTES,
-        "file": file,
-        "parameters": "".join(f", void* {tensor}" for tensor in tensors),
-        "arguments": ", ".join(tensors),
-        "message_bytes": MESSAGE_BYTES,
-        "program_bytes": len(region.program),
-        "tensor_count": region.tensor_count,
-        "quoted_name": _c_string(region.name),
-    }
-
-
-def _described(region: RegionProgram, path: Path) -> RegionObject:
-    symbol = region.symbol
-    return RegionObject(
-        name=region.name,
-        path=path,
-        tensor_count=region.tensor_count,
-        run_symbol=f"{symbol}_run",
-        raise_symbol=f"{symbol}_raise",
-        counters_symbol=f"{symbol}_counters",
-        reset_symbol=f"{symbol}_reset",
-    )
-
-
-def _c_string(text: str) -> str:
-    """A C literal of UTF-8 bytes; octal escapes have a fixed length, so they never swallow what follows."""
-    plain = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/ :"
-    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(compile_one, _c_files(sources)))
 
 
 def _c_files(sources: Path) -> list[Path]:
@@ -344,9 +166,9 @@ def _cached(
     directory = _cache_directory()
     path = directory / f"{stem}-{_key(compiler, sources, flags)}{suffix}"
     if not path.exists():
-        with _scratch(directory) as scratch:
-            build(compiler, scratch, path.name)
-            (scratch / path.name).replace(path)
+        with scratch(directory) as building:
+            build(compiler, building, path.name)
+            (building / path.name).replace(path)
     return path
 
 
@@ -398,11 +220,11 @@ def _usable(directory: Path) -> bool:
 
 
 @contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
+def scratch(directory: Path) -> Iterator[Path]:
     """A working directory on the same file system, so that what is made in it can be renamed into place."""
     try:
-        scratch = tempfile.TemporaryDirectory(dir=directory, prefix=".building-")
+        made = tempfile.TemporaryDirectory(dir=directory, prefix=".building-")
     except OSError as problem:
         raise ToolchainError(f"{directory}: cannot write there: {problem.strerror}") from problem
-    with scratch as name:
+    with made as name:
         yield Path(name)

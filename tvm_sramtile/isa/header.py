@@ -30,6 +30,7 @@ _ENUMS = (
     table.Pooling,
     table.Function,
     table.Partner,
+    table.Mode,
 )
 
 
@@ -47,6 +48,8 @@ def c_header() -> str:
         f"#define SRAMTILE_MEMORY_ALIGN_BYTES {table.MEMORY_ALIGN_BYTES}u",
         f"#define SRAMTILE_TENSOR_AXES {table.TENSOR_AXES}u",
         f"#define SRAMTILE_CONSTANTS_ALIGN_BYTES {table.CONSTANTS_ALIGN_BYTES}u",
+        f"#define SRAMTILE_OPCODE_COUNT {table.OPCODE_COUNT}u",
+        f"#define SRAMTILE_MAX_STEPS {table.MAX_STEPS}u",
     ]
     for enum in _ENUMS:
         lines += _enum(enum)
@@ -54,9 +57,9 @@ def c_header() -> str:
     lines += ["", *(f"#define SRAMTILE_{name} {value}u" for name, value in flags)]
     lines += ["", "enum {"]
     lines += [f"  SRAMTILE_OP_{opcode.name} = {code}," for code, opcode in table.OPCODES.items()]
-    lines += ["};", "", "/* Indices into a counter block. */", "enum {"]
-    lines += [f"  SRAMTILE_COUNT_{name.upper()} = {index}," for index, name in enumerate(table.COUNTERS)]
-    lines += [f"  SRAMTILE_COUNTER_COUNT = {len(table.COUNTERS)}", "};"]
+    lines += ["};", "", "/* Indices into a counter block, and into what it holds for each step and opcode. */"]
+    lines += _indices("COUNT", "COUNTER", table.COUNTERS)
+    lines += _indices("COMMAND_COUNT", "COMMAND_COUNTER", table.COMMAND_COUNTERS)
     records = [("header", table.HEADER), ("tensor", table.TENSOR), ("command", table.COMMAND)]
     records += [(opcode.name.lower(), table.COMMAND + opcode.fields) for opcode in table.OPCODES.values()]
     for name, fields in records:
@@ -69,6 +72,11 @@ def _enum(enum: type[IntEnum]) -> list[str]:
     name = enum.__name__.upper()
     members = [f"  SRAMTILE_{name}_{member.name} = {member.value}," for member in enum]
     return ["", "enum {", *members, f"  SRAMTILE_{name}_COUNT = {len(enum)}", "};"]
+
+
+def _indices(prefix: str, what: str, names: tuple[str, ...]) -> list[str]:
+    members = [f"  SRAMTILE_{prefix}_{name.upper()} = {index}," for index, name in enumerate(names)]
+    return ["enum {", *members, f"  SRAMTILE_{what}_COUNT = {len(names)}", "};"]
 
 
 def _record(name: str, fields: tuple[table.Field, ...]) -> list[str]:

@@ -447,6 +447,7 @@ ELTWISE = Opcode(
 OPCODES = {opcode.code: opcode for opcode in (LOAD, LOAD_WEIGHTS, STORE, CONV, LOAD_TABLE, POOL, RESIZE, ELTWISE)}
 
 # What the engine measures in a call, in the order of its counter block; all add up over calls but the last, a maximum.
+# The block goes on with COMMAND_COUNTERS for each step of the region and, within it, each code from 1 to OPCODE_COUNT.
 COUNTERS = (
     "calls",
     "images",
@@ -464,3 +465,22 @@ COUNTERS = (
     "partial_sum_bytes",
     "sram_peak_bytes",
 )
+COMMAND_COUNTERS = (
+    "commands",
+    "busy_cycles",
+    "macs",
+    "input_bytes",
+    "weight_bytes",
+    "output_bytes",
+    "partial_sum_bytes",
+)
+OPCODE_COUNT = max(OPCODES)
+MAX_STEPS = 2**16  # as many as a command's field `step` can name
+
+
+class Mode(IntEnum):
+    """What a call does, besides validating the program; a counter block holds the mode of its region's calls."""
+
+    RUN = 0  # execute and count
+    COUNT_ONLY = 1  # no arithmetic, no memory is touched; what depends on data is not checked
+    CHECKED = 2  # refuse programs that read SRAM which nothing has written; then execute and count

@@ -13,10 +13,11 @@ from tvm import relax
 
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
 from tvm_sramtile.compile import Compiled, compile_region
-from tvm_sramtile.engine.native import RegionProgram, engine_object, region_objects
+from tvm_sramtile.engine.counters import value_count
+from tvm_sramtile.engine.native import engine_object
+from tvm_sramtile.engine.stubs import RegionProgram, region_objects
 from tvm_sramtile.errors import SramtileError
 from tvm_sramtile.ir import Tensor
-from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relax.access import attributes_of, constant_value
 from tvm_sramtile.relax.body import check_region
 from tvm_sramtile.relax.module import RegionEntry, TensorType, runtime_modules
@@ -61,7 +62,10 @@ def compile_function(function: relax.Function) -> Compiled:
 def build_modules(regions: Mapping[str, tuple[Compiled, bytes]]) -> list[Any]:
     """Runtime modules of compiled regions and their programs' bytes, by function name."""
     with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
-        programs = [RegionProgram(name, code, _tensor_count(region)) for name, (region, code) in regions.items()]
+        programs = [
+            RegionProgram(name, code, _tensor_count(compiled), compiled.step_names)
+            for name, (compiled, code) in regions.items()
+        ]
         objects = region_objects(programs, Path(directory))
         entries = [
             RegionEntry(
@@ -69,11 +73,12 @@ def build_modules(regions: Mapping[str, tuple[Compiled, bytes]]) -> list[Any]:
                 inputs=tuple(_type(tensor) for tensor in compiled.region.inputs),
                 outputs=tuple(_type(tensor) for tensor in compiled.region.outputs),
                 images=compiled.region.images,
+                counter_count=value_count(len(compiled.region.steps)),
                 native=native,
             )
             for (name, (compiled, _)), native in zip(regions.items(), objects, strict=True)
         ]
-        return runtime_modules(entries, engine_object(), len(COUNTERS))
+        return runtime_modules(entries, engine_object())
 
 
 def constant_values(function: relax.Function) -> dict[str, NDArray[Any]]:

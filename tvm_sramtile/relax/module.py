@@ -1,7 +1,7 @@
 """From compiled regions to the runtime modules that ``relax.ext.sramtile`` returns.
 
 The entry of a region is a TIR function that calls the region's C stub, so TVM itself makes the packed function and
-checks its arguments. Beside it stand ``<name>__counters(out)`` and ``<name>__reset()``.
+checks its arguments. Beside the entries stand the functions of ``tvm_sramtile.counting``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
-from tvm_sramtile.engine.native import RegionObject
+from tvm_sramtile.counting import REGIONS, counters_name, mode_name, reset_name
+from tvm_sramtile.engine.stubs import REGIONS_SYMBOL, RegionObject
 
 DEFAULT_TARGET = "llvm"
 
@@ -36,6 +37,7 @@ class RegionEntry:
         inputs: types of the tensors that a call brings.
         outputs: types of the tensors that a call brings to be written; they follow the inputs.
         images: how many times a call runs the program (the batch).
+        counter_count: how many int64 values ``<name>__counters`` writes.
         native: the program and its stubs.
     """
 
@@ -43,6 +45,7 @@ class RegionEntry:
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     images: int
+    counter_count: int
     native: RegionObject
 
     def __post_init__(self) -> None:
@@ -51,19 +54,7 @@ class RegionEntry:
             raise ValueError(f"region {self.name!r} has {tensors} tensors, its object {self.native.tensor_count}")
 
 
-def counters_name(region: str) -> str:
-    """Name of the function that copies a region's counters into an int64 tensor."""
-    return f"{region}__counters"
-
-
-def reset_name(region: str) -> str:
-    """Name of the function that zeroes a region's counters."""
-    return f"{region}__reset"
-
-
-def runtime_modules(
-    entries: Sequence[RegionEntry], engine: Path, counter_count: int, target: tvm.target.Target | None = None
-) -> list[Any]:
+def runtime_modules(entries: Sequence[RegionEntry], engine: Path, target: tvm.target.Target | None = None) -> list[Any]:
     """The modules of some regions: their entries, compiled for the host, and the objects these need.
 
     The objects are read at once; their files may vanish afterwards.
@@ -71,14 +62,14 @@ def runtime_modules(
     Args:
         entries: all the regions of one executable.
         engine: the engine's object file.
-        counter_count: how long the engine's counter block is (``SRAMTILE_COUNTER_COUNT``).
         target: what the entries are compiled for; by default the current target's host.
     """
-    functions = {}
+    functions = {REGIONS: _regions_function()} if entries else {}
     for entry in entries:
         functions[entry.name] = _entry_function(entry)
-        functions[counters_name(entry.name)] = _counters_function(entry.native, counter_count)
+        functions[counters_name(entry.name)] = _counters_function(entry)
         functions[reset_name(entry.name)] = _reset_function(entry.native)
+        functions[mode_name(entry.name)] = _mode_function(entry.native)
     named = {name: function.with_attr("global_symbol", name) for name, function in functions.items()}
     library = tvm.compile(tvm.IRModule(named), _host_target(target)).mod
     objects = dict.fromkeys([*(entry.native.path for entry in entries), engine])
@@ -117,12 +108,26 @@ def _entry_function(entry: RegionEntry) -> tirx.PrimFunc:
     return te.create_prim_func([*inputs, *(outputs if isinstance(outputs, list) else [outputs])])
 
 
-def _counters_function(native: RegionObject, counter_count: int) -> tirx.PrimFunc:
+def _counters_function(entry: RegionEntry) -> tirx.PrimFunc:
     def body(_: Sequence[Any], outs: Sequence[Any]) -> tirx.Expr:
-        return tirx.call_extern("int32", native.counters_symbol, outs[0].access_ptr("w"))
+        return tirx.call_extern("int32", entry.native.counters_symbol, outs[0].access_ptr("w"))
 
-    return te.create_prim_func([te.extern([(counter_count,)], [], body, dtype=["int64"], name="counters")])
+    return te.create_prim_func([te.extern([(entry.counter_count,)], [], body, dtype=["int64"], name="counters")])
 
 
 def _reset_function(native: RegionObject) -> tirx.PrimFunc:
     return tirx.PrimFunc([], tirx.Evaluate(tirx.call_extern("int32", native.reset_symbol, 0)))
+
+
+def _mode_function(native: RegionObject) -> tirx.PrimFunc:
+    mode = tirx.Var("mode", "int64")
+    return tirx.PrimFunc([mode], tirx.Evaluate(tirx.call_extern("int32", native.mode_symbol, mode)))
+
+
+def _regions_function() -> tirx.PrimFunc:
+    length = tirx.Var("length", "int64")
+
+    def body(_: Sequence[Any], outs: Sequence[Any]) -> tirx.Expr:
+        return tirx.call_extern("int32", REGIONS_SYMBOL, length, outs[0].access_ptr("w"))
+
+    return te.create_prim_func([te.extern([(length,)], [], body, dtype=["uint8"], name="regions")])

@@ -10,10 +10,10 @@ import tvm
 from tvm import relax
 
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
+from tvm_sramtile.counting import counters_name, mode_name, reset_name
 from tvm_sramtile.relax.access import attributes_of, called_function
 from tvm_sramtile.relax.decide import Decision
 from tvm_sramtile.relax.emit import CONSTANTS
-from tvm_sramtile.relax.module import counters_name, reset_name
 from tvm_sramtile.relax.walk import Place, blocks_of
 
 PLAN = "sramtile.plan"
@@ -97,7 +97,7 @@ class Names:
             index = self._next.get(kind, 0)
             self._next[kind] = index + 1
             name = f"{CODEGEN}_{kind}_{index}"
-            derived = {name, counters_name(name), reset_name(name)}
+            derived = {name, counters_name(name), reset_name(name), mode_name(name)}
             if not derived & self.taken:
                 self.taken |= derived
                 return name

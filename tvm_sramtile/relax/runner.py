@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,13 @@ import tvm
 from tvm import relax
 
 from tvm_sramtile.attributes import RegionAttributes
-from tvm_sramtile.engine.binding import Measured
+from tvm_sramtile.counting import counters, reset_counters
 from tvm_sramtile.errors import ModelError
 from tvm_sramtile.frontend import Array, NetworkRun, RegionRun
-from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relax.access import called_function
 from tvm_sramtile.relax.codegen import constant_values
 from tvm_sramtile.relax.emit import region_function
-from tvm_sramtile.relax.module import DEFAULT_TARGET, counters_name, reset_name
+from tvm_sramtile.relax.module import DEFAULT_TARGET
 from tvm_sramtile.relax.pipeline import PIPELINE
 from tvm_sramtile.relax.regions import ModuleEdit, attributes_in, functions_in_order, is_region, literals_in
 
@@ -65,21 +64,16 @@ def run_accelerator(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> NetworkRu
     machine = relax.VirtualMachine(compile_partitioned(observed), tvm.cpu())
     arguments = _arguments(mod[MAIN], inputs)
 
-    def function(name: str) -> Callable[..., Any]:
-        return machine.module.get_function(name, query_imports=True)
-
-    for call in calls:
-        function(reset_name(call.region))()
+    if calls:
+        reset_counters(machine)
     outputs, seen = machine[MAIN](*arguments)
+    measured = counters(machine).regions if calls else {}
     values = iter(_arrays(seen))
     runs: dict[str, RegionRun] = {}
     for call in calls:
         given = tuple(next(values) for _ in range(call.inputs))
         returned = tuple(next(values) for _ in range(call.outputs))
-        counted = tvm.runtime.tensor(np.zeros(len(COUNTERS), np.int64))
-        function(counters_name(call.region))(counted)
-        measured = Measured.of([int(value) for value in counted.numpy()])
-        runs.setdefault(call.region, RegionRun(given, returned, measured))
+        runs.setdefault(call.region, RegionRun(given, returned, measured[call.region].measured))
     return NetworkRun(_arrays(outputs), runs)
 
 

@@ -13,9 +13,10 @@ from tvm import relay
 
 from tvm_sramtile.attributes import CODEGEN, RegionAttributes
 from tvm_sramtile.compile import Compiled, compile_region
-from tvm_sramtile.engine.native import ENGINE_SOURCES, engine_object, region_object
+from tvm_sramtile.engine.counters import value_count
+from tvm_sramtile.engine.native import ENGINE_SOURCES, engine_object
+from tvm_sramtile.engine.stubs import RegionProgram, region_object
 from tvm_sramtile.ir import Tensor
-from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relay.access import constant_value
 from tvm_sramtile.relay.body import check_function
 from tvm_sramtile.relay.functions import constant_nodes, read_attributes
@@ -24,10 +25,11 @@ from tvm_sramtile.relay.module import RegionEntry, TensorType, region_module
 
 @dataclass(frozen=True, slots=True)
 class CompiledRegion:
-    """A region ready to be linked: how it is called, and the program that runs then."""
+    """A region ready to be linked: how it is called, the program that runs then, and the names of its steps."""
 
     entry: RegionEntry
     program: bytes
+    steps: tuple[str, ...]
 
 
 RegionCompiler = Callable[[relay.Function], CompiledRegion]
@@ -42,8 +44,10 @@ def compile_function(function: relay.Function) -> CompiledRegion:
     name = str(function.attrs["global_symbol"])
     attributes = read_attributes(name, function)
     region = attributes.region
-    entry = RegionEntry(name, region.images, _types(region.inputs), _types(region.outputs), len(COUNTERS))
-    return CompiledRegion(entry, compiled(name, function, attributes).code)
+    counter_count = value_count(len(region.steps))
+    entry = RegionEntry(name, region.images, _types(region.inputs), _types(region.outputs), counter_count)
+    made = compiled(name, function, attributes)
+    return CompiledRegion(entry, made.code, made.step_names)
 
 
 def compiled(name: str, function: relay.Function, attributes: RegionAttributes) -> Compiled:
@@ -83,7 +87,8 @@ def build_region(region: CompiledRegion, sources: Path = ENGINE_SOURCES) -> Any:
     entry = region.entry
     tensor_count = len(entry.inputs) + len(entry.outputs)
     with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
-        native = region_object(entry.name, region.program, tensor_count, Path(directory), sources)
+        program = RegionProgram(entry.name, region.program, tensor_count, region.steps)
+        native = region_object(program, Path(directory), sources)
         return region_module(entry, native, engine_object(sources))
 
 

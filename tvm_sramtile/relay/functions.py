@@ -120,7 +120,7 @@ class Names:
             number = self._next.get(prefix, 0)
             self._next[prefix] = number + 1
             name = f"{prefix}_{number}"
-            # Beside a region stand two more functions, `<name>__counters` and `<name>__reset`.
+            # Beside a region stand more functions, `<name>__counters` and so on.
             if not any(taken == name or taken.startswith(f"{name}__") for taken in self._taken):
                 self._taken.add(name)
                 return name

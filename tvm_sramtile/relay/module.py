@@ -16,13 +16,13 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 from tvm import tir
 
-if TYPE_CHECKING:
-    from tvm_sramtile.engine.native import RegionObject
+from tvm_sramtile.counting import REGIONS, counters_name, mode_name, reset_name
+from tvm_sramtile.engine.stubs import REGIONS_SYMBOL, RegionObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RegionEntry:
     """What the entry of a region looks like from outside.
 
     Attributes:
-        name: the region's ``global_symbol``; ``<name>__counters`` and ``<name>__reset`` stand beside it.
+        name: the region's ``global_symbol``; beside it stand the functions of ``tvm_sramtile.counting``.
         images: how many images one call processes (the batch).
         inputs: the types of the region function's parameters, in order.
         outputs: the types of its results, in order.
@@ -50,16 +50,6 @@ class RegionEntry:
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     counter_count: int
-
-
-def counters_name(region: str) -> str:
-    """The name of the function that copies a region's counters into an int64 tensor."""
-    return f"{region}__counters"
-
-
-def reset_name(region: str) -> str:
-    """The name of the function, without arguments, that sets a region's counters to zero."""
-    return f"{region}__reset"
 
 
 def host_triple() -> str:
@@ -84,33 +74,46 @@ def region_module(entry: RegionEntry, region: RegionObject, engine: Path) -> Any
         engine: the engine's object file, from ``engine.native.engine_object``.
 
     Returns:
-        A ``tvm.runtime.Module`` of static libraries: the entry, which imports the stub, which imports the engine.
+        A ``tvm.runtime.Module`` of static libraries: the entry, which imports the stub, which imports what all regions
+        share, which imports the engine.
     """
     stub = tvm.runtime.load_static_library(str(region.path), [])
     stub.import_module(_engine_module(engine, engine.stat().st_mtime_ns))
-    names = [entry.name, counters_name(entry.name), reset_name(entry.name)]
-    with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
-        path = Path(directory) / "entry.o"
-        tvm.build(entry_functions(entry, region), target=host_target()).save(str(path))
-        module = tvm.runtime.load_static_library(str(path), names)
+    module = _built(entry_functions(entry, region))
     module.import_module(stub)
     return module
 
 
+def _built(functions: tvm.IRModule) -> Any:
+    """The functions as a static library."""
+    with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
+        path = Path(directory) / "entry.o"
+        tvm.build(functions, target=host_target()).save(str(path))
+        return tvm.runtime.load_static_library(str(path), [var.name_hint for var in functions.get_global_vars()])
+
+
 def entry_functions(entry: RegionEntry, region: RegionObject) -> tvm.IRModule:
-    """The TIR functions of a region: the entry, its counters, and their reset."""
+    """The TIR functions of a region: the entry, its counters, their reset, the mode of its calls."""
     # The stub's reset takes an argument without meaning: an extern call without any is not taken by every TVM.
     calls = {
         entry.name: _Call(region.run_symbol, (*entry.inputs, *entry.outputs), (tir.IntImm("int64", entry.images),)),
         counters_name(entry.name): _Call(region.counters_symbol, (TensorType((entry.counter_count,), "int64"),)),
         reset_name(entry.name): _Call(region.reset_symbol, (), (tir.IntImm("int32", 0),)),
     }
-    return tvm.IRModule(
-        {
-            name: _packed(name, call, region.raise_symbol).with_attr("global_symbol", name)
-            for name, call in calls.items()
-        }
+    functions = {name: _packed(name, call, region.raise_symbol) for name, call in calls.items()}
+    mode = tir.Var("mode", "int64")
+    functions[mode_name(entry.name)] = tir.PrimFunc(
+        [mode], tir.Evaluate(tir.call_extern("int32", region.mode_symbol, mode))
     )
+    return tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in functions.items()})
+
+
+def _regions_function() -> tir.PrimFunc:
+    """What tells the regions of a library."""
+    handle, length = tir.Var("out", "handle"), tir.Var("length", "int64")
+    buffer = tir.decl_buffer([length], "uint8", name="regions")
+    call = tir.call_extern("int32", REGIONS_SYMBOL, length, buffer.data)
+    return tir.PrimFunc([handle], tir.Evaluate(call), buffer_map={handle: buffer}).with_attr("global_symbol", REGIONS)
 
 
 def load_exported(library: Any, directory: Path, name: str = "deploy.so") -> Any:
@@ -167,6 +170,8 @@ def _checked(argument: str, tensor: TensorType, buffer: Any, body: Any) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _engine_module(path: Path, modified_ns: int) -> Any:
-    """One module an engine file: TVM exports a module once however many regions import it."""
+    """What all regions share, one module an engine file: TVM exports it once however many regions import it."""
     del modified_ns  # part of the key only: a rebuilt engine is loaded again
-    return tvm.runtime.load_static_library(str(path), [])
+    module = _built(tvm.IRModule({REGIONS: _regions_function()}))
+    module.import_module(tvm.runtime.load_static_library(str(path), []))
+    return module

@@ -16,10 +16,9 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from tvm_sramtile.attributes import RegionAttributes
-from tvm_sramtile.engine.binding import Measured
+from tvm_sramtile.counting import counters, reset_counters
 from tvm_sramtile.errors import ModelError
 from tvm_sramtile.frontend import Array, NetworkRun, RegionRun
-from tvm_sramtile.isa.table import COUNTERS
 from tvm_sramtile.relay.body import check_function
 from tvm_sramtile.relay.codegen import constants_of
 from tvm_sramtile.relay.emit import region_body
@@ -27,7 +26,7 @@ from tvm_sramtile.relay.functions import constant_nodes, exchange, is_region, re
 from tvm_sramtile.relay.graph import graph_of
 from tvm_sramtile.relay.host_ops import function_order
 from tvm_sramtile.relay.inline import inlined
-from tvm_sramtile.relay.module import counters_name, host_target, load_exported, reset_name
+from tvm_sramtile.relay.module import host_target, load_exported
 from tvm_sramtile.relay.onnx_names import provide_onnx_names
 
 
@@ -93,15 +92,16 @@ def run_accelerator(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> NetworkRu
     with tempfile.TemporaryDirectory(prefix="sramtile-") as directory:
         library = load_exported(build_partitioned(probe.mod), Path(directory))
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
-    for name in probe.calls:
-        library.get_function(reset_name(name), query_imports=True)()
+    if probe.calls:
+        reset_counters(library)
     values = _run(executor, checked)
+    measured = counters(library).regions if probe.calls else {}
     runs = {}
     at = probe.output_count
     for name, (input_count, output_count) in probe.calls.items():
         ins, outs = values[at : at + input_count], values[at + input_count : at + input_count + output_count]
         at += input_count + output_count
-        runs[name] = RegionRun(ins, outs, _measured(library, name))
+        runs[name] = RegionRun(ins, outs, measured[name].measured)
     return NetworkRun(values[: probe.output_count], runs)
 
 
@@ -282,9 +282,3 @@ def _checked_inputs(main: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
 def _run(executor: Any, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
     executor.run(**{name: tvm.nd.array(value) for name, value in inputs.items()})
     return tuple(executor.get_output(index).numpy() for index in range(executor.get_num_outputs()))
-
-
-def _measured(library: Any, region: str) -> Measured:
-    block = tvm.nd.array(np.zeros(len(COUNTERS), dtype="int64"))
-    library.get_function(counters_name(region), query_imports=True)(block)
-    return Measured.of(block.numpy().tolist())

@@ -39,6 +39,7 @@ static void space_free(struct space* space, uint64_t bytes) {
 
 struct call {
   const struct sramtile_program* program;
+  int executes; /* else it only counts */
   struct sramtile_dram dram;
   uint8_t* sram;
   struct sramtile_timeline timeline;
@@ -50,6 +51,7 @@ static int32_t execute_command(struct call* call, const union sramtile_any_comma
   const struct sramtile_program* const program = call->program;
   const struct sramtile_header* const chip = &program->header;
   int32_t code = SRAMTILE_OK;
+  if (!call->executes) return SRAMTILE_OK;
   switch (command->common.opcode) {
     case SRAMTILE_OP_LOAD:
       sramtile_load(program, &call->dram, call->sram, &command->load);
@@ -75,7 +77,6 @@ static int32_t execute_command(struct call* call, const union sramtile_any_comma
     default:
       sramtile_eltwise(chip, call->sram, &command->eltwise);
   }
-  if (code == SRAMTILE_OK) sramtile_measure(program, command, &call->timeline, &call->measured);
   return code;
 }
 
@@ -91,6 +92,7 @@ static int32_t execute_part(struct call* call, const uint8_t** commands, const c
     at->command = sramtile_opcode_name(command.common.opcode);
     const int32_t code = execute_command(call, &command, at);
     if (code != SRAMTILE_OK) return code;
+    sramtile_measure(call->program, &command, &call->timeline, &call->measured);
   }
   sramtile_part_end(&call->timeline, &call->measured);
   return SRAMTILE_OK;
@@ -98,7 +100,6 @@ static int32_t execute_part(struct call* call, const uint8_t** commands, const c
 
 static int32_t execute_program(struct call* call, int64_t images, struct sramtile_fault* at) {
   const struct sramtile_header* const header = &call->program->header;
-  uint64_t* const values = call->measured.values;
   const uint8_t* body = call->program->commands;
   int32_t code = execute_part(call, &body, "prologue command", header->prologue_commands, at);
   for (int64_t image = 0; image < images && header->body_commands > 0 && code == SRAMTILE_OK; image++) {
@@ -106,13 +107,8 @@ static int32_t execute_program(struct call* call, int64_t images, struct sramtil
     call->dram.image = image;
     code = execute_part(call, &commands, "body command", header->body_commands, at);
   }
-  if (code != SRAMTILE_OK) return code;
-  values[SRAMTILE_COUNT_CALLS] = 1;
-  values[SRAMTILE_COUNT_IMAGES] = (uint64_t)images;
-  for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
-    values[SRAMTILE_COUNT_SRAM_PEAK_BYTES] += call->measured.memory_peak_bytes[memory];
-  }
-  return SRAMTILE_OK;
+  if (code == SRAMTILE_OK) sramtile_total(&call->measured, header, images);
+  return code;
 }
 
 /* Every argument that some tensor lies in must be there; without images, those of each image may be missing. */
@@ -127,19 +123,26 @@ static int32_t check_pointers(const struct sramtile_program* program, void* cons
       return sramtile_fail(at, SRAMTILE_ERROR_NULL_POINTER, "pointer", 0);
     }
   }
-  at->part = "call";
-  at->index = -1;
   return SRAMTILE_OK;
 }
 
+static int32_t check_counters(const struct sramtile_program* program, const struct sramtile_counters* counters,
+                              struct sramtile_fault* at) {
+  if (counters == NULL || counters->step_count == program->header.step_count) return SRAMTILE_OK;
+  at->part = "header";
+  at->index = -1;
+  return sramtile_fail(at, SRAMTILE_ERROR_COUNTER_STEPS, "step_count", program->header.step_count);
+}
+
 static int32_t allocate_and_execute(const struct sramtile_program* program, void* const* tensors, int64_t images,
-                                    struct sramtile_counters* counters, struct sramtile_fault* at) {
-  const uint64_t sram_bytes = program->memory_start[SRAMTILE_MEMORIES];
-  const uint64_t workspace_bytes = program->header.workspace_bytes;
+                                    int executes, struct sramtile_counters* counters, struct sramtile_fault* at) {
+  const uint64_t sram_bytes = executes ? program->memory_start[SRAMTILE_MEMORIES] : 0;
+  const uint64_t workspace_bytes = executes ? program->header.workspace_bytes : 0;
   struct space sram = {0};
   struct space workspace = {0};
-  struct call call = {.program = program};
+  struct call call = {.program = program, .executes = executes};
   int32_t code = sramtile_timeline_new(&call.timeline, &program->header, at);
+  if (code == SRAMTILE_OK) code = sramtile_measured_new(&call.measured, &program->header, at);
   if (code == SRAMTILE_OK && !space_new(&sram, sram_bytes)) {
     code = sramtile_fail(at, SRAMTILE_ERROR_NO_MEMORY, "sram_bytes", sram_bytes);
   }
@@ -155,6 +158,7 @@ static int32_t allocate_and_execute(const struct sramtile_program* program, void
   }
   space_free(&workspace, workspace_bytes);
   space_free(&sram, sram_bytes);
+  sramtile_measured_free(&call.measured);
   sramtile_timeline_free(&call.timeline);
   return code;
 }
@@ -164,9 +168,14 @@ int32_t sramtile_run(const uint8_t* program, uint64_t program_bytes, void* const
   struct sramtile_fault at = {.part = "header", .index = -1, .message = message, .message_bytes = message_bytes};
   struct sramtile_program parsed;
   if (message != NULL && message_bytes > 0) message[0] = '\0';
+  const uint32_t mode = sramtile_mode(counters);
+  const int executes = mode != SRAMTILE_MODE_COUNT_ONLY;
   int32_t code = sramtile_parse(&parsed, program, program_bytes, &at);
   if (code == SRAMTILE_OK) code = sramtile_validate(&parsed, tensor_count, images, &at);
-  if (code == SRAMTILE_OK) code = check_pointers(&parsed, tensors, images, &at);
-  if (code == SRAMTILE_OK) code = allocate_and_execute(&parsed, tensors, images, counters, &at);
-  return code;
+  if (code == SRAMTILE_OK) code = check_counters(&parsed, counters, &at);
+  if (code == SRAMTILE_OK && mode == SRAMTILE_MODE_CHECKED) code = sramtile_check_reads(&parsed, &at);
+  if (code == SRAMTILE_OK && executes) code = check_pointers(&parsed, tensors, images, &at);
+  if (code != SRAMTILE_OK) return code;
+  at = (struct sramtile_fault){.part = "call", .index = -1, .message = message, .message_bytes = message_bytes};
+  return allocate_and_execute(&parsed, tensors, images, executes, counters, &at);
 }

@@ -1,7 +1,8 @@
 /* The simulated accelerator: it executes programs of the instruction set in isa.h. Public interface.
  *
- * The functions are re-entrant and keep no state but the counter block that the caller hands over. Nothing here exits,
- * aborts or prints: whatever is wrong with a program or a call comes back as an error code and a text.
+ * The functions are re-entrant and keep no state but the counter block that the caller hands over. All may be called
+ * from any thread at any time. Nothing here exits, aborts or prints: whatever is wrong with a program or a call comes
+ * back as an error code and a text.
  */
 #ifndef SRAMTILE_ENGINE_H
 #define SRAMTILE_ENGINE_H
@@ -55,24 +56,41 @@
   X(41, OUTPUTS, "the outputs end outside the output map")                                              \
   X(42, NEEDS_PARTNER, "the function needs a partner")                                                  \
   X(43, NO_PARTNER, "the function takes no partner")                                                    \
-  X(44, POSITION, "the position lies outside the input map")
+  X(44, POSITION, "the position lies outside the input map")                                            \
+  X(45, STEP_COUNT, "is more than a command's step can name, 65536")                                    \
+  X(46, COUNTER_STEPS, "differs from the steps of the counter block")                                   \
+  X(47, UNWRITTEN, "the command reads this SRAM address, to which nothing has been written")
 
 #define SRAMTILE_ERROR_MEMBER_(code, name, text) SRAMTILE_ERROR_##name = code,
 enum { SRAMTILE_OK = 0, SRAMTILE_ERRORS(SRAMTILE_ERROR_MEMBER_) };
 #undef SRAMTILE_ERROR_MEMBER_
 
-/* Sums over the calls that succeeded, indexed by SRAMTILE_COUNT_*. All zeros is a block to start with. */
+/* How many values a counter block for so many steps has. */
+#define SRAMTILE_VALUES(steps) \
+  (SRAMTILE_COUNTER_COUNT + (uint64_t)(steps) * SRAMTILE_OPCODE_COUNT * SRAMTILE_COMMAND_COUNTER_COUNT)
+
+/* What the calls of one program share: their mode, and sums over those that succeeded. The values are indexed by
+ * SRAMTILE_COUNT_*; behind them, step by step and opcode by opcode (from 1 on), by SRAMTILE_COMMAND_COUNT_*. */
 struct sramtile_counters {
   uint32_t lock;
-  int64_t values[SRAMTILE_COUNTER_COUNT];
+  uint32_t mode;       /* SRAMTILE_MODE_*, of the calls that start from now on */
+  uint32_t step_count; /* of the program */
+  int64_t* values;     /* SRAMTILE_VALUES(step_count) of them */
 };
+
+/* A block to start with, of static storage. */
+#define SRAMTILE_COUNTERS(name, steps)              \
+  static int64_t name##_values[SRAMTILE_VALUES(steps)]; \
+  static struct sramtile_counters name = {.step_count = (steps), .values = name##_values}
 
 /* Check a whole program, then execute it: its prologue once, its body once for each image.
  *
  * program        program_bytes bytes; of any alignment, only read.
- * tensors        one pointer for each argument of the program, each of the size that the program's tensors state.
+ * tensors        one pointer for each argument of the program, each of the size that the program's tensors state; not
+ *                used in mode COUNT_ONLY.
  * images         0 or more.
- * counters       what the call measured is merged into it if the call succeeds; may be NULL.
+ * counters       its mode is that of the call, and what the call measured is merged into it if the call succeeds; may
+ *                be NULL.
  * message        gets the text of an error, cut to message_bytes with its final NUL, or "" on success; may be NULL.
  *
  * Returns SRAMTILE_OK or one of SRAMTILE_ERRORS. Outputs are touched only by a program that passed every check; what
@@ -81,10 +99,13 @@ struct sramtile_counters {
 int32_t sramtile_run(const uint8_t* program, uint64_t program_bytes, void* const* tensors, int32_t tensor_count,
                      int64_t images, struct sramtile_counters* counters, char* message, int32_t message_bytes);
 
-/* Copy the SRAMTILE_COUNTER_COUNT values of a block, all of one moment. */
+/* Copy the SRAMTILE_VALUES(step_count) values of a block, all of one moment. */
 void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
 
 /* Set the values of a block to zero. */
 void sramtile_counters_reset(struct sramtile_counters* counters);
+
+/* Set the mode of the calls that start from now on; no such mode: nothing changes, and not 0 is returned. */
+int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode);
 
 #endif

@@ -57,12 +57,13 @@ struct sramtile_operand {
   uint64_t start;
   uint64_t bytes;
   uint64_t block_bytes; /* of a map; its extents too. Else 0 */
-  uint32_t rows, cols;
+  uint32_t channels, rows, cols;
 };
 
 /* What a call has measured so far, and the state of its timeline. All values saturate instead of overflowing. */
 struct sramtile_measured {
-  uint64_t values[SRAMTILE_COUNTER_COUNT];
+  uint64_t* values; /* as in a counter block; the sums over all steps are taken last */
+  uint64_t count;   /* of the values */
   uint64_t memory_peak_bytes[SRAMTILE_MEMORIES];
 };
 
@@ -124,6 +125,9 @@ int sramtile_operands(const struct sramtile_program* program, const union sramti
                       struct sramtile_operand* operands);
 int sramtile_has_products(const struct sramtile_conv* conv); /* else a CONV uses no input and no weights */
 
+/* shadow.c: no command reads SRAM that nothing has written before it. For programs that passed sramtile_validate. */
+int32_t sramtile_check_reads(const struct sramtile_program* program, struct sramtile_fault* at);
+
 /* dma.c, dma_weights.c */
 uint8_t* sramtile_tensor_start(const struct sramtile_program* program, const struct sramtile_dram* dram,
                                const struct sramtile_tensor* tensor); /* its first byte, of the current image */
@@ -157,6 +161,11 @@ void sramtile_part_start(struct sramtile_timeline* timeline);
 void sramtile_part_end(const struct sramtile_timeline* timeline, struct sramtile_measured* measured);
 void sramtile_measure(const struct sramtile_program* program, const union sramtile_any_command* command,
                       struct sramtile_timeline* timeline, struct sramtile_measured* measured);
+int32_t sramtile_measured_new(struct sramtile_measured* measured, const struct sramtile_header* header,
+                              const struct sramtile_fault* at);
+void sramtile_measured_free(struct sramtile_measured* measured);
+void sramtile_total(struct sramtile_measured* measured, const struct sramtile_header* header, int64_t images);
 void sramtile_merge(struct sramtile_counters* counters, const struct sramtile_measured* measured);
+uint32_t sramtile_mode(const struct sramtile_counters* counters); /* of a call that starts now; counters may be NULL */
 
 #endif

@@ -1,5 +1,6 @@
 /* What a call costs: the timeline of the three queues, traffic, MACs, the SRAM peak; and the counter block. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "machine.h"
 
@@ -48,18 +49,22 @@ static void schedule(struct sramtile_timeline* timeline, const struct sramtile_c
   timeline->finish_cycles[queue][timeline->done[queue]++] = sramtile_add(start, cycles);
 }
 
-static void add(struct sramtile_measured* measured, int counter, uint64_t value) {
-  measured->values[counter] = sramtile_add(measured->values[counter], value);
+static void add(uint64_t* value, uint64_t more) { *value = sramtile_add(*value, more); }
+
+/* What is counted for an opcode (from 1 on) in a step. */
+static uint64_t* counts_of(const struct sramtile_measured* measured, uint32_t step, uint32_t opcode) {
+  const uint64_t row = (uint64_t)step * SRAMTILE_OPCODE_COUNT + opcode - 1;
+  return measured->values + SRAMTILE_COUNTER_COUNT + row * SRAMTILE_COMMAND_COUNTER_COUNT;
 }
 
 /* Count a DMA command's bytes; returns its cycles. */
 static uint64_t measure_dma(const struct sramtile_program* program, const union sramtile_any_command* command,
-                            struct sramtile_measured* measured) {
+                            uint64_t* counts) {
   static const int COUNTER_OF_TRAFFIC[SRAMTILE_TRAFFIC_COUNT] = {
-      [SRAMTILE_TRAFFIC_INPUTS] = SRAMTILE_COUNT_INPUT_BYTES,
-      [SRAMTILE_TRAFFIC_WEIGHTS] = SRAMTILE_COUNT_WEIGHT_BYTES,
-      [SRAMTILE_TRAFFIC_OUTPUTS] = SRAMTILE_COUNT_OUTPUT_BYTES,
-      [SRAMTILE_TRAFFIC_PARTIAL_SUMS] = SRAMTILE_COUNT_PARTIAL_SUM_BYTES,
+      [SRAMTILE_TRAFFIC_INPUTS] = SRAMTILE_COMMAND_COUNT_INPUT_BYTES,
+      [SRAMTILE_TRAFFIC_WEIGHTS] = SRAMTILE_COMMAND_COUNT_WEIGHT_BYTES,
+      [SRAMTILE_TRAFFIC_OUTPUTS] = SRAMTILE_COMMAND_COUNT_OUTPUT_BYTES,
+      [SRAMTILE_TRAFFIC_PARTIAL_SUMS] = SRAMTILE_COMMAND_COUNT_PARTIAL_SUM_BYTES,
   };
   const struct sramtile_tensor tensor = sramtile_tensor_at(program, command->load.tensor);
   uint64_t elems;
@@ -74,19 +79,18 @@ static uint64_t measure_dma(const struct sramtile_program* program, const union 
     elems = sramtile_mul((uint64_t)map->rows * map->cols, map->channels);
   }
   const uint64_t bytes = elems * SRAMTILE_ELEM_BYTES; /* all of them lie in SRAM, so they are few */
-  add(measured, COUNTER_OF_TRAFFIC[tensor.traffic], bytes);
+  add(&counts[COUNTER_OF_TRAFFIC[tensor.traffic]], bytes);
   return program->header.dma_setup_cycles + sramtile_ceil_div(bytes, program->header.dma_bytes_per_cycle);
 }
 
 /* Count a convolution's MACs; returns its cycles. */
-static uint64_t measure_conv(const struct sramtile_header* chip, const struct sramtile_conv* conv,
-                             struct sramtile_measured* measured) {
+static uint64_t measure_conv(const struct sramtile_header* chip, const struct sramtile_conv* conv, uint64_t* counts) {
   const uint64_t ipg = conv->in_channels / conv->groups;
   const uint64_t opg = conv->out_channels / conv->groups;
   const uint64_t taps = (uint64_t)conv->kernel_rows * conv->kernel_cols;
   const uint64_t positions = (uint64_t)conv->out_rows * conv->out_cols;
   const uint64_t products = sramtile_mul(sramtile_mul(positions, taps), sramtile_mul(ipg, conv->out_channels));
-  add(measured, SRAMTILE_COUNT_MACS, products);
+  add(&counts[SRAMTILE_COMMAND_COUNT_MACS], products);
   const uint64_t array = sramtile_mul(sramtile_ceil_div(ipg, chip->mac_in), sramtile_ceil_div(opg, chip->mac_out));
   const uint64_t by_group = sramtile_mul(conv->groups, array);
   const uint64_t by_output = sramtile_mul(ipg, sramtile_ceil_div(conv->out_channels, chip->mac_out));
@@ -96,7 +100,7 @@ static uint64_t measure_conv(const struct sramtile_header* chip, const struct sr
 
 /* The cycles of a compute command; a convolution's MACs are counted. */
 static uint64_t measure_compute(const struct sramtile_header* chip, const union sramtile_any_command* command,
-                                struct sramtile_measured* measured) {
+                                uint64_t* counts) {
   const struct sramtile_pool* const pool = &command->pool;
   const struct sramtile_resize* const resize = &command->resize;
   const struct sramtile_eltwise* const eltwise = &command->eltwise;
@@ -104,7 +108,7 @@ static uint64_t measure_compute(const struct sramtile_header* chip, const union 
   uint32_t channels;
   switch (command->common.opcode) {
     case SRAMTILE_OP_CONV:
-      return measure_conv(chip, &command->conv, measured);
+      return measure_conv(chip, &command->conv, counts);
     case SRAMTILE_OP_POOL:
       positions = (uint64_t)pool->out_rows * pool->out_cols;
       taps = (uint64_t)pool->kernel_rows * pool->kernel_cols;
@@ -137,12 +141,46 @@ static void measure_peak(const struct sramtile_program* program, const union sra
 void sramtile_measure(const struct sramtile_program* program, const union sramtile_any_command* command,
                       struct sramtile_timeline* timeline, struct sramtile_measured* measured) {
   const int queue = sramtile_opcode_queue(command->common.opcode);
-  const uint64_t cycles = queue == SRAMTILE_QUEUE_COMPUTE ? measure_compute(&program->header, command, measured)
-                                                          : measure_dma(program, command, measured);
+  uint64_t* const counts = counts_of(measured, command->common.step, command->common.opcode);
+  const uint64_t cycles = queue == SRAMTILE_QUEUE_COMPUTE ? measure_compute(&program->header, command, counts)
+                                                          : measure_dma(program, command, counts);
   schedule(timeline, &command->common, queue, cycles);
-  add(measured, SRAMTILE_COUNT_LOAD_BUSY_CYCLES + queue, cycles);
-  add(measured, SRAMTILE_COUNT_LOAD_COMMANDS + queue, 1);
+  add(&counts[SRAMTILE_COMMAND_COUNT_BUSY_CYCLES], cycles);
+  add(&counts[SRAMTILE_COMMAND_COUNT_COMMANDS], 1);
   measure_peak(program, command, measured);
+}
+
+int32_t sramtile_measured_new(struct sramtile_measured* measured, const struct sramtile_header* header,
+                              const struct sramtile_fault* at) {
+  measured->count = SRAMTILE_VALUES(header->step_count);
+  measured->values = calloc(measured->count, sizeof *measured->values);
+  if (measured->values != NULL) return SRAMTILE_OK;
+  return sramtile_fail(at, SRAMTILE_ERROR_NO_MEMORY, "step_count", header->step_count);
+}
+
+void sramtile_measured_free(struct sramtile_measured* measured) { free(measured->values); }
+
+void sramtile_total(struct sramtile_measured* measured, const struct sramtile_header* header, int64_t images) {
+  uint64_t* const values = measured->values;
+  values[SRAMTILE_COUNT_CALLS] = 1;
+  values[SRAMTILE_COUNT_IMAGES] = (uint64_t)images;
+  for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
+    values[SRAMTILE_COUNT_SRAM_PEAK_BYTES] += measured->memory_peak_bytes[memory];
+  }
+  for (uint32_t step = 0; step < header->step_count; step++) {
+    for (uint32_t opcode = 1; opcode <= SRAMTILE_OPCODE_COUNT; opcode++) {
+      const uint64_t* const counts = counts_of(measured, step, opcode);
+      if (counts[SRAMTILE_COMMAND_COUNT_COMMANDS] == 0) continue;
+      const int queue = sramtile_opcode_queue((uint8_t)opcode);
+      add(&values[SRAMTILE_COUNT_LOAD_BUSY_CYCLES + queue], counts[SRAMTILE_COMMAND_COUNT_BUSY_CYCLES]);
+      add(&values[SRAMTILE_COUNT_LOAD_COMMANDS + queue], counts[SRAMTILE_COMMAND_COUNT_COMMANDS]);
+      add(&values[SRAMTILE_COUNT_MACS], counts[SRAMTILE_COMMAND_COUNT_MACS]);
+      add(&values[SRAMTILE_COUNT_INPUT_BYTES], counts[SRAMTILE_COMMAND_COUNT_INPUT_BYTES]);
+      add(&values[SRAMTILE_COUNT_WEIGHT_BYTES], counts[SRAMTILE_COMMAND_COUNT_WEIGHT_BYTES]);
+      add(&values[SRAMTILE_COUNT_OUTPUT_BYTES], counts[SRAMTILE_COMMAND_COUNT_OUTPUT_BYTES]);
+      add(&values[SRAMTILE_COUNT_PARTIAL_SUM_BYTES], counts[SRAMTILE_COMMAND_COUNT_PARTIAL_SUM_BYTES]);
+    }
+  }
 }
 
 static void lock(struct sramtile_counters* counters) {
@@ -156,7 +194,7 @@ static void unlock(struct sramtile_counters* counters) { __atomic_store_n(&count
 
 void sramtile_merge(struct sramtile_counters* counters, const struct sramtile_measured* measured) {
   lock(counters);
-  for (int index = 0; index < SRAMTILE_COUNTER_COUNT; index++) {
+  for (uint64_t index = 0; index < measured->count; index++) {
     const uint64_t before = (uint64_t)counters->values[index];
     uint64_t value = index == SRAMTILE_COUNT_SRAM_PEAK_BYTES ? larger(before, measured->values[index])
                                                              : sramtile_add(before, measured->values[index]);
@@ -168,12 +206,22 @@ void sramtile_merge(struct sramtile_counters* counters, const struct sramtile_me
 
 void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out) {
   lock(counters);
-  for (int index = 0; index < SRAMTILE_COUNTER_COUNT; index++) out[index] = counters->values[index];
+  memcpy(out, counters->values, SRAMTILE_VALUES(counters->step_count) * sizeof *out);
   unlock(counters);
 }
 
 void sramtile_counters_reset(struct sramtile_counters* counters) {
   lock(counters);
-  for (int index = 0; index < SRAMTILE_COUNTER_COUNT; index++) counters->values[index] = 0;
+  memset(counters->values, 0, SRAMTILE_VALUES(counters->step_count) * sizeof *counters->values);
   unlock(counters);
+}
+
+int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode) {
+  if (mode < 0 || mode >= SRAMTILE_MODE_COUNT) return SRAMTILE_ERROR_KIND;
+  __atomic_store_n(&counters->mode, (uint32_t)mode, __ATOMIC_RELAXED);
+  return SRAMTILE_OK;
+}
+
+uint32_t sramtile_mode(const struct sramtile_counters* counters) {
+  return counters == NULL ? SRAMTILE_MODE_RUN : __atomic_load_n(&counters->mode, __ATOMIC_RELAXED);
 }

@@ -4,7 +4,7 @@
 static struct sramtile_operand map_operand(const struct sramtile_header* chip, const char* field, uint32_t start,
                                            uint32_t channels, uint32_t rows, uint32_t cols, uint64_t block_bytes) {
   const uint64_t bytes = sramtile_mul(sramtile_ceil_div(channels, chip->lanes), block_bytes);
-  return (struct sramtile_operand){field, start, bytes, block_bytes, rows, cols};
+  return (struct sramtile_operand){field, start, bytes, block_bytes, channels, rows, cols};
 }
 
 static struct sramtile_operand weights_operand(const struct sramtile_header* chip, const char* field, uint32_t start,

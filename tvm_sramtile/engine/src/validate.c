@@ -22,6 +22,9 @@ static int32_t check_header(const struct sramtile_header* header, struct sramtil
   POSITIVE(header, mac_in);
   POSITIVE(header, mac_out);
   POSITIVE(header, dma_bytes_per_cycle);
+  if (header->step_count > SRAMTILE_MAX_STEPS) {
+    return sramtile_fail(at, SRAMTILE_ERROR_STEP_COUNT, "step_count", header->step_count);
+  }
   return SRAMTILE_OK;
 }
 
