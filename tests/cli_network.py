@@ -70,3 +70,28 @@ def check_verification(found: Any) -> None:
     assert rows == list(range(48))
     assert found["macs"] == {"accelerator": 48 * 32 * (16 * 3 * 9 + 4 * 16), "host": 0}
     assert [op["op"] for op in found["host_ops"]] == ["nn.softmax"]
+
+
+def check_listing(network: Path, frontend: tuple[str, ...]) -> None:
+    """The listing has every command of every region, in text and in JSON, and names the steps."""
+    result = sramtile("listing", network, *SPEC, *frontend)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    found = sramtile_json("listing", network, *SPEC, *frontend)["regions"]
+    verified = sramtile_json("plan", network, *SPEC, *frontend)["regions"]
+    assert [line for line in lines if line.startswith("; region ")] == [
+        f"; region {region['name']}" for region in found
+    ]
+    assert [region["name"] for region in found] == [region["name"] for region in verified]
+    assert sum(line.startswith("; step 0: ") for line in lines) == len(found)
+    assert any(line.endswith(", conv2d 3x3 + bias + clip") for line in lines)
+    commands = [command for region in found for part in ("prologue", "body") for command in region[part]]
+    listed = [line.split() for line in lines if line[:6].strip().isdigit()]
+    assert [command["opcode"] for command in commands] == [words[1] for words in listed]
+    for command, words in zip(commands, listed, strict=True):
+        assert words[2] == f"step={command['step']}"
+        assert not command["opcode"].startswith("LOAD") or f"sram={command['sram']}" in words
+    limits = {command["clip_high"] for command in commands if command["opcode"] == "CONV"}
+    assert "inf" in limits  # the relu's; JSON itself has no infinity
+    chunks = verified[0]["steps"][0]["chunks"]
+    assert sum(command["opcode"] == "CONV" for command in found[0]["body"]) >= chunks > 1

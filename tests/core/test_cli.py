@@ -46,7 +46,7 @@ def test_specs_as_json_can_be_read_back() -> None:
 
 def test_help_names_the_commands() -> None:
     text = sramtile("--help").stdout
-    assert all(command in text for command in ("specs", "plan", "run", "verify", "explain", "compile"))
+    assert all(command in text for command in ("specs", "plan", "run", "verify", "explain", "listing", "compile"))
 
 
 def test_an_unknown_command_is_wrong_use() -> None:

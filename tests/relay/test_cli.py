@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_network import SPEC, check_verification, sramtile, sramtile_json, write_network
+from cli_network import SPEC, check_listing, check_verification, sramtile, sramtile_json, write_network
 
 FRONTEND = ("--frontend", "relay")
 
@@ -57,6 +57,10 @@ def test_explain_says_why(network: Path) -> None:
     assert [(op["op"], op["reason"]) for op in found["host_ops"]] == [
         ("nn.softmax", "no unit of the accelerator computes it")
     ]
+
+
+def test_listing_shows_each_regions_program(network: Path) -> None:
+    check_listing(network, FRONTEND)
 
 
 def test_compile_writes_one_library(network: Path, tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from tvm_sramtile import models
 from tvm_sramtile.cli.job import read_job
 from tvm_sramtile.cli.output import (
     host_json,
+    listing_json,
     plan_json,
     print_json,
+    print_listing,
     print_verification,
     progress,
     require_regions,
@@ -153,6 +155,29 @@ def explain(
     for step in report.steps:
         table.add_row(step.step, step.op, str(len(step.chunks)), step.reason)
     out.print(table, host_table(report.host_ops))
+
+
+@app.command()
+def listing(
+    model: Model,
+    spec: Spec = "edge-256k",
+    overrides: Set = [],  # noqa: B006
+    frontend: FrontendName = None,
+    shape: Shape = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """List the accelerator's commands, region by region."""
+    with progress("planning"):
+        job = read_job(model, spec, overrides, frontend, shape)
+        partitioned = job.partitioned()
+        compiled = compile_regions(job.frontend, partitioned)
+        report = network_report(job.spec.name, compiled, host_lines(job.frontend.host_ops(partitioned)))
+    if as_json:
+        print_json({"regions": [listing_json(item) for item in compiled]})
+    else:
+        for item in compiled:
+            print_listing(item)
+    require_regions(compiled, report)
 
 
 @app.command("compile")

@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tvm_sramtile.compile import Compiled
 from tvm_sramtile.errors import SramtileError
+from tvm_sramtile.isa.listing import command_fields, listing
 from tvm_sramtile.plan import Chunk, StepPlan
 from tvm_sramtile.report import NetworkReport
 from tvm_sramtile.report.model import describe
@@ -112,6 +113,26 @@ def plan_json(compiled: Compiled) -> dict[str, Any]:
         "sram_peak_bytes": predicted.sram_peak_bytes,
         "cycles": predicted.time.cycles,
         "steps": _steps_json(compiled),
+    }
+
+
+def print_listing(compiled: Compiled) -> None:
+    """A region's program as text, its lines as long as they are."""
+    typer.echo(f"; region {compiled.region.name}")
+    for index, step in enumerate(compiled.region.steps):
+        typer.echo(f"; step {index}: {step.name}, {describe(step)}")
+    for line in listing(compiled.program):
+        typer.echo(line)
+
+
+def listing_json(compiled: Compiled) -> dict[str, Any]:
+    """A region's program."""
+    program = compiled.program
+    return {
+        "name": compiled.region.name,
+        "steps": list(compiled.step_names),
+        "prologue": [command_fields(command) for command in program.prologue],
+        "body": [command_fields(command) for command in program.body],
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 from tvm_sramtile.isa.code import Command, Program
 
@@ -23,6 +25,14 @@ def listing(program: Program) -> Iterator[str]:
         yield f"{part}:"
         for index, command in enumerate(commands):
             yield f"{index:6d}  {_line(command)}"
+
+
+def command_fields(command: Command) -> dict[str, Any]:
+    """A command by the names of its fields, for JSON: infinities, which it has not, are the texts ``inf``, ``-inf``."""
+    names = [field.name for field in command.opcode.fields]
+    values = [value if math.isfinite(value) else str(value) for value in command.values]
+    head = {"opcode": command.opcode.name, "step": command.step, "waits": command.waits, "flags": command.flags}
+    return {**head, **dict(zip(names, values, strict=True))}
 
 
 def _line(command: Command) -> str:
