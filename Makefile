@@ -1,6 +1,8 @@
 # make demo   the main job on a real network
 # make test   lint and all tests (make test-core, test-relax, test-relay: one suite)
 # make networks  all float32 networks verified on two accelerators, and all cases of the ONNX package in Relay
+# make fuzz   random regions on fresh seeds, in the core and under both TVMs (SUITES="core relax relay"); prints the seed,
+#             and SEED=... COUNT=... run the same again
 # make lint   ruff and mypy
 # make clean  removes what was built, the environments too
 #
@@ -47,9 +49,12 @@ networks: .venv/relax/.installed
 networks-relay: .venv/relay/.installed
 	$(RELAY)/python -m pytest tests/networks/relay
 
-# Random regions of every operator in Relay, three ways: too slow for `make test`.
-fuzz: .venv/relay/.installed
-	$(RELAY)/python -m pytest tests/fuzz/relay
+# Random regions on fresh seeds: in the core, and three ways in Relax and in Relay.
+SUITES ?= core relax relay
+fuzz: $(SUITES:%=fuzz-%)
+
+fuzz-%: .venv/%/.installed
+	.venv/$*/bin/python -X faulthandler tests/fuzz.py $* $(SEED:%=--seed %) $(COUNT:%=--count %)
 
 lint: .venv/core/.installed
 	$(CORE)/ruff check

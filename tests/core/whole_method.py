@@ -1,23 +1,33 @@
-"""The random regions of every operator, through compilation and encoding to the engine: results and all counters."""
+"""What must hold of any region on any chip: the results are the oracle's, and all figures the plan's."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from core.regions import Case
-from core.whole_chips import whole_case
 
 from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.engine import Measured, count, run
-from tvm_sramtile.isa import Traffic
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.isa import Traffic, decode
 from tvm_sramtile.lower import command_cycles
+from tvm_sramtile.options import Options
+from tvm_sramtile.plan import Plan
 
 BYTES = ("input_bytes", "weight_bytes", "output_bytes", "partial_sum_bytes")
-SHARES, CASES = 8, 1200
 
 
-def check(case: Case, compiled: Compiled) -> None:
+def check(case: Case, spec: AcceleratorSpec, options: Options) -> Plan:
+    """Plan, check, lower, check, encode; run by the reference and by the engine. The plan."""
+    compiled = compile_region(case.region, spec, options, case.constants)
+    assert decode(compiled.code) == compiled.program
+    assert case.run(compiled.program) == case.measures(compiled.plan)
+    assert compiled.predicted.time.cycles > 0
+    check_engine(case, compiled)
+    return compiled.plan
+
+
+def check_engine(case: Case, compiled: Compiled) -> None:
     """The outputs are the oracle's; what the engine counts is what was predicted, without tolerance."""
     arguments = case.arguments()
     found = run(compiled.code, arguments, case.region.images, checked=True)
@@ -57,13 +67,3 @@ def counted(found: Measured) -> tuple[int, ...]:
     traffic = (found.input_bytes, found.weight_bytes, found.output_bytes, found.partial_sum_bytes)
     cycles = (found.cycles, found.load_busy_cycles, found.compute_busy_cycles, found.store_busy_cycles)
     return (*traffic, found.macs, found.sram_peak_bytes, *cycles)
-
-
-@pytest.mark.parametrize("share", range(SHARES))
-def test_the_whole_method_in_the_engine(share: int) -> None:
-    for seed in range(share * CASES // SHARES, (share + 1) * CASES // SHARES):
-        case, spec, options = whole_case(seed)
-        try:
-            check(case, compile_region(case.region, spec, options, case.constants))
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {spec!r} {options!r}") from error
