@@ -3,6 +3,8 @@
 # make networks  all float32 networks verified on two accelerators, and all cases of the ONNX package in Relay
 # make fuzz   random regions on fresh seeds, in the core and under both TVMs (SUITES="core relax relay"); prints the seed,
 #             and SEED=... COUNT=... run the same again
+# make sanitize  the engine under ASan and UBSan, on a corpus and on damaged programs; needs a C compiler only, and
+#             takes clang's libFuzzer where there is one. SECONDS_TO_RUN=60, SEED=... (printed)
 # make lint   ruff and mypy
 # make clean  removes what was built, the environments too
 #
@@ -16,7 +18,7 @@ CORE := .venv/core/bin
 RELAX := .venv/relax/bin
 RELAY := .venv/relay/bin
 
-.PHONY: demo fuzz test test-core test-relax test-relay networks lint clean
+.PHONY: demo fuzz sanitize test test-core test-relax test-relay networks lint clean
 .NOTPARALLEL:
 
 demo: .venv/relax/.installed
@@ -55,6 +57,9 @@ fuzz: $(SUITES:%=fuzz-%)
 
 fuzz-%: .venv/%/.installed
 	.venv/$*/bin/python -X faulthandler tests/fuzz.py $* $(SEED:%=--seed %) $(COUNT:%=--count %)
+
+sanitize: .venv/core/.installed
+	@.ci/sanitize "$$PWD/$(CORE)/python"
 
 lint: .venv/core/.installed
 	$(CORE)/ruff check
