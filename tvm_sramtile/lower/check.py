@@ -59,6 +59,7 @@ class _StepRun:
         self.identities: dict[tuple[str, int], Identity] = {}
         self.tables: dict[int, frozenset[str]] = {}
         self.stores: list[int] = []  # for each chunk stored: how many stores there were then
+        self.order = [("channels", "rows", "cols").index(axis) for axis in plan.order]
         axes = (plan.channels, [span.out for span in plan.rows], [span.out for span in plan.cols])
         self.starts = tuple([one.start for one in ranges] for ranges in axes)
         self.stops = tuple([one.stop for one in ranges] for ranges in axes)
@@ -66,7 +67,8 @@ class _StepRun:
     def last_over(self, box: tuple[Span, ...]) -> int:
         """The last chunk, in the order of stores, that shares an output with a box of the step's channels; -1: none."""
         last = 0
-        for (start, stop), starts, stops in zip(box, self.starts, self.stops, strict=True):
+        for axis in self.order:
+            (start, stop), starts, stops = box[axis], self.starts[axis], self.stops[axis]
             at = bisect_left(starts, stop) - 1
             if at < bisect_right(stops, start):
                 return -1

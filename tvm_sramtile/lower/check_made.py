@@ -127,10 +127,12 @@ class Wanted:
             self._taps = tuple(phase_taps(self.conv, axis, self.axes[axis].outs) for axis in (0, 1))
 
     def chunk(self, index: int) -> tuple[Span, Span, Span]:
-        """Channels, rows and columns of a chunk of the plan."""
-        rest, col = divmod(index, len(self.plan.cols))
-        channel, row = divmod(rest, len(self.plan.rows))
-        channels, rows, cols = self.plan.channels[channel], self.plan.rows[row].out, self.plan.cols[col].out
+        """Channels, rows and columns of the plan's ``index``-th chunk in the order of execution."""
+        at = {}
+        for axis in reversed(self.plan.order):
+            index, at[axis] = divmod(index, len(getattr(self.plan, axis)))
+        channels = self.plan.channels[at["channels"]]
+        rows, cols = self.plan.rows[at["rows"]].out, self.plan.cols[at["cols"]].out
         return (channels.start, channels.stop), (rows.start, rows.stop), (cols.start, cols.stop)
 
     def hull(self, axis: int, span: Span) -> Span | None:

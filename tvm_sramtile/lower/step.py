@@ -28,7 +28,7 @@ from tvm_sramtile.isa.table import (
 from tvm_sramtile.lower.slots import Slot, place_buffers
 from tvm_sramtile.lower.tensors import DTYPES, TensorTable
 from tvm_sramtile.lower.waits import Sequencer
-from tvm_sramtile.plan import KernelPass, Span, StepPlan
+from tvm_sramtile.plan import Chunk, KernelPass, StepPlan
 from tvm_sramtile.plan.cut import input_extents
 
 Convolution = Conv2d | Conv2dTranspose
@@ -58,15 +58,9 @@ class _Window:
         return len(self.rows) * len(self.cols)
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    channels: Range
-    row: Span
-    col: Span
-
-    def window(self, channels: Range) -> _Window:
-        """What the chunk reads of these input channels."""
-        return _Window(channels, self.row.read, self.col.read)
+def _window(chunk: Chunk, channels: Range) -> _Window:
+    """What a chunk reads of these input channels."""
+    return _Window(channels, chunk.row.read, chunk.col.read)
 
 
 @dataclass(slots=True)
@@ -95,7 +89,7 @@ class StepLowering:
 
     def run(self) -> None:
         """All chunks in the plan's order."""
-        for count, chunk in enumerate(self._chunks()):
+        for count, chunk in enumerate(self.plan.chunks):
             slots = self.slots["output"]
             target = _Map(slots[count % len(slots)], self._out_block_bytes)
             self._load_vectors(chunk)
@@ -114,12 +108,6 @@ class StepLowering:
                 self._eltwise(chunk, target, activation.function, activation.partner, target, vector, values)
             self._store(chunk, target)
 
-    def _chunks(self) -> Iterator[_Chunk]:
-        for channels in self.plan.channels:
-            for row in self.plan.rows:
-                for col in self.plan.cols:
-                    yield _Chunk(channels, row, col)
-
     # What lies in SRAM.
 
     def _slot(self, buffer: str) -> Slot:
@@ -137,7 +125,7 @@ class StepLowering:
 
     # Loads and stores.
 
-    def _load_vectors(self, chunk: _Chunk) -> None:
+    def _load_vectors(self, chunk: Chunk) -> None:
         out = self.prologue if self.plan.once_per_call else self.body
         vectors: list[tuple[str, Tensor | None]] = [("bias", self.step.bias)]
         if isinstance(self.step.op, Elementwise) and self.step.op.partner == "vector":
@@ -159,7 +147,7 @@ class StepLowering:
                 self._move(self.body, LOAD, tensor, "data", window.channels, window.rows, window.cols, place)
         return _Map(self._slot(buffer), block_bytes)
 
-    def _store(self, chunk: _Chunk, source: _Map) -> None:
+    def _store(self, chunk: Chunk, source: _Map) -> None:
         first = self.step.output_channel
         channels = Range(first + chunk.channels.start, first + chunk.channels.stop)
         self._move(self.body, STORE, self.step.output, "output", channels, chunk.row.out, chunk.col.out, source)
@@ -191,7 +179,7 @@ class StepLowering:
         reads, writes = (dram, sram) if opcode is LOAD else (sram, dram)
         out.add(Command(opcode, values, step=self.index), reads, writes)
 
-    def _load_weights(self, op: Convolution, chunk: _Chunk, ins: Range, passes: tuple[KernelPass, ...]) -> None:
+    def _load_weights(self, op: Convolution, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...]) -> None:
         """The weights of some passes, one after the other in the buffer."""
         weight = self.step.weight
         if weight is None:
@@ -220,7 +208,7 @@ class StepLowering:
             out.add(Command(LOAD_WEIGHTS, values, step=self.index), (weight.name,), (slot,))
 
     def _weight_addresses(
-        self, chunk: _Chunk, ins: Range, passes: tuple[KernelPass, ...], slot: Slot
+        self, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...], slot: Slot
     ) -> Iterator[tuple[KernelPass, int]]:
         address = slot.address
         lanes = self.spec.channel_align
@@ -239,7 +227,7 @@ class StepLowering:
 
     # Computing.
 
-    def _convolve(self, op: Convolution, chunk: _Chunk, target: _Map) -> None:
+    def _convolve(self, op: Convolution, chunk: Chunk, target: _Map) -> None:
         passes = self.plan.passes
         sums = len(self.plan.in_channels)
         source_channels = op.in_channel_range(chunk.channels)
@@ -250,7 +238,7 @@ class StepLowering:
                 channels = Range(source_channels.start + ins.start, source_channels.start + ins.stop)
             if self.plan.passes_resident:
                 self._load_weights(op, chunk, ins, passes)
-            window = chunk.window(channels)
+            window = _window(chunk, channels)
             source = _Map(_NOWHERE, 0) if self.plan.input_per_pass else self._load_map("input", self.step.data, window)
             addresses = dict(self._weight_addresses(chunk, ins, passes, self._slot("weights")))
             begun: set[tuple[int, int]] = set()
@@ -273,7 +261,7 @@ class StepLowering:
     def _conv(
         self,
         op: Convolution,
-        chunk: _Chunk,
+        chunk: Chunk,
         kernel_pass: KernelPass,
         flags: int,
         source: _Map,
@@ -330,14 +318,14 @@ class StepLowering:
         written = {target.slot, accumulators} if accumulators.bytes else {target.slot}
         self.body.add(Command(CONV, values, flags, self.index), [p for p in places if p.bytes], written)
 
-    def _pass_window(self, op: Convolution, chunk: _Chunk, one: KernelPass, channels: Range) -> _Window:
+    def _pass_window(self, op: Convolution, chunk: Chunk, one: KernelPass, channels: Range) -> _Window:
         """What one pass reads of these input channels for a chunk."""
         rows = op.row_phases[one.row_phase].reads(chunk.row.out, one.rows, op.in_rows)
         cols = op.col_phases[one.col_phase].reads(chunk.col.out, one.cols, op.in_cols)
         return _Window(channels, rows, cols)
 
-    def _pool(self, op: Pool2d, chunk: _Chunk, target: _Map) -> None:
-        window = chunk.window(chunk.channels)
+    def _pool(self, op: Pool2d, chunk: Chunk, target: _Map) -> None:
+        window = _window(chunk, chunk.channels)
         source = self._load_map("input", self.step.data, window)
         values = (
             source.slot.address,
@@ -359,10 +347,10 @@ class StepLowering:
         reads = [source.slot] if source.slot.bytes else []
         self.body.add(Command(POOL, values, step=self.index), reads, (target.slot,))
 
-    def _resize(self, op: Resize2d, chunk: _Chunk, target: _Map) -> None:
+    def _resize(self, op: Resize2d, chunk: Chunk, target: _Map) -> None:
         rows = self._load_table("row", self.step, chunk.row.out, op.rows.taps)
         cols = self._load_table("col", self.step, chunk.col.out, op.cols.taps)
-        source = self._load_map("input", self.step.data, chunk.window(chunk.channels))
+        source = self._load_map("input", self.step.data, _window(chunk, chunk.channels))
         values = (
             source.slot.address,
             source.block_bytes,
@@ -382,8 +370,8 @@ class StepLowering:
         )
         self.body.add(Command(RESIZE, values, step=self.index), (source.slot, rows, cols), (target.slot,))
 
-    def _elementwise(self, op: Elementwise, chunk: _Chunk, target: _Map) -> None:
-        window = chunk.window(chunk.channels)
+    def _elementwise(self, op: Elementwise, chunk: Chunk, target: _Map) -> None:
+        window = _window(chunk, chunk.channels)
         source = self._load_map("input", self.step.data, window)
         partner = _NOWHERE
         if op.partner == "map" and self.step.other is not None:
@@ -394,7 +382,7 @@ class StepLowering:
 
     def _eltwise(
         self,
-        chunk: _Chunk,
+        chunk: Chunk,
         source: _Map,
         function: str,
         kind: str,

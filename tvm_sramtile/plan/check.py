@@ -18,7 +18,7 @@ from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region, Step, dtype_bytes
 from tvm_sramtile.plan.check_axes import Axis, axes_of, phase_taps, tap_reads
-from tvm_sramtile.plan.check_memory import Counts, Extents, Needs, map_loads, needs_of, vector_names
+from tvm_sramtile.plan.check_memory import Counts, Extents, Needs, map_loads, needs_of, turns_of, vector_names
 from tvm_sramtile.plan.check_passes import check_passes
 from tvm_sramtile.plan.check_shapes import check_shapes
 from tvm_sramtile.plan.plan import Plan, Span, StepPlan
@@ -31,6 +31,7 @@ _DIRECTIONS = {
     "resize2d": ("input-to-output", "output"),
     "elementwise": ("any", "input"),
 }
+_LOOPS = ("channels", "rows", "cols")
 _MARKS = ("read.start", "read.stop", "before", "after")
 _ENTRY_BYTES = 8  # of a resize's table
 
@@ -58,6 +59,8 @@ class _StepCheck:
         self.limits = {str(memory): size for memory, size in spec.memories.items()}
         self.rows, self.cols = axes_of(step.op)
         self.conv = step.op if isinstance(step.op, Conv2d | Conv2dTranspose) else None
+        self.order = [_LOOPS.index(axis) for axis in plan.order if axis in _LOOPS]
+        self.counts = (len(plan.channels), len(plan.rows), len(plan.cols))
         self.depth = step.op.in_channels // self.conv.groups if self.conv else step.op.in_channels  # of a group
 
     def run(self, *, alone: bool) -> None:
@@ -69,6 +72,7 @@ class _StepCheck:
         for what, spans, axis in (("row", self.plan.rows, self.rows), ("col", self.plan.cols, self.cols)):
             self.cover([span.out for span in spans], axis.outs, f"{what} chunk", "output positions")
             self.windows(spans, axis, f"{what} chunk")
+        self.loops()
         self.channels()
         self.passes()
         self.buffers()
@@ -96,6 +100,13 @@ class _StepCheck:
         for index, mark in np.argwhere(found != wanted)[:1].tolist():
             where = f"{what} {index}, output {spans[index].out}: {_MARKS[mark]}"
             self.expect(int(found[index, mark]), int(wanted[index, mark]), where)
+
+    def loops(self) -> None:
+        """The order names each axis once; rows are only kept of an input that is not loaded in parts."""
+        if sorted(self.plan.order) != sorted(_LOOPS):
+            self.fail(f"order is {self.plan.order}, must be {_LOOPS} in some order")
+        if self.plan.rolled and (len(self.plan.in_channels) > 1 or self.plan.input_per_pass):
+            self.fail("rolled, but the input is loaded in parts, which take each other's place")
 
     def channels(self) -> None:
         """Output channels are covered once, input channels too; both as the groups and the packing allow."""
@@ -197,8 +208,8 @@ class _StepCheck:
 
     @cached_property
     def input_loads(self) -> tuple[Counts, Counts]:
-        """What is loaded of the input, in order: (channels, positions in a channel) of each load."""
-        return map_loads(self.sources, *self.reads)
+        """What fills the input's buffer, in order: (channels, positions in a channel that are loaded) of each fill."""
+        return map_loads(self.sources, *self.reads, self.order, rolled=self.plan.rolled)
 
     @cached_property
     def largest(self) -> Extents:
@@ -252,7 +263,9 @@ class _StepCheck:
         wanted = [name for name, (_, size) in needs.items() if size]
         if sorted(buffer.name for buffer in self.plan.buffers) != sorted(wanted):
             self.fail(f"buffers are {[buffer.name for buffer in self.plan.buffers]}, needed are {wanted}")
-        outputs = np.repeat([len(one) for one in self.plan.channels], len(self.plan.rows) * len(self.plan.cols))
+        widths = np.array([len(one) for one in self.plan.channels], np.int64)
+        chunks = np.broadcast_to(np.arange(len(widths))[:, None, None], self.counts).transpose(self.order)
+        outputs = widths[chunks.reshape(-1)]
         fills = {"input": self.input_loads[0], "other": self.input_loads[0], "output": outputs}
         for name in wanted:
             memory, size = needs[name]
@@ -286,10 +299,10 @@ class _StepCheck:
         """DRAM bytes by kind."""
         step, plan, traffic = self.step, self.plan, self.plan.traffic
         weights, loads = self.weight_loads()
-        vectors = len(vector_names(step)) * step.op.out_channels * dtype_bytes(step.data.dtype)
+        vectors = len(vector_names(step)) * self.turned_channels() * dtype_bytes(step.data.dtype)
         if plan.once_per_call and not alone:
             self.fail("once_per_call, but the region has other steps, which need the same SRAM")
-        if plan.once_per_call and (max(loads, len(plan.channels)) > 1 and (weights or vectors)):
+        if plan.once_per_call and (loads > 1 or len(plan.channels) > 1) and (weights or vectors):
             self.fail("once_per_call, but weights or vectors take each other's place")
         once = 1 if plan.once_per_call else step.images
         maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
@@ -310,19 +323,26 @@ class _StepCheck:
         if plan.passes_resident:
             taps = [sum(taps)] if taps else []
         turns = len(plan.in_channels) * len(taps)  # different loads for a chunk: one alone is still there for the next
-        again = len(plan.rows) * len(plan.cols) if turns > 1 else 1
-        elems = self.step.op.out_channels * self.depth * sum(taps)
-        return again * elems * dtype_bytes(self.step.weight.dtype), again * turns * len(plan.channels)
+        again = len(plan.rows) * len(plan.cols)
+        outs = again * self.step.op.out_channels if turns > 1 else self.turned_channels()
+        elems = outs * self.depth * sum(taps)
+        loads = again * turns * len(plan.channels) if turns > 1 else len(turns_of(self.counts, self.order, 0))
+        return elems * dtype_bytes(self.step.weight.dtype), loads
+
+    def turned_channels(self) -> int:
+        """Output channels over all the times that another chunk of them comes."""
+        return sum(len(self.plan.channels[at]) for at in turns_of(self.counts, self.order, 0).tolist())
 
     def table_bytes(self) -> int:
         """Bytes of tables that one image loads: those of the rows stay over a row of chunks, or where it is but one."""
         op, plan = self.step.op, self.plan
         if not isinstance(op, Resize2d):
             return 0
-        row_loads = 1 if len(plan.rows) == 1 else len(plan.channels)
-        col_loads = 1 if len(plan.cols) == 1 else len(plan.channels) * len(plan.rows)
-        rows = row_loads * self.rows.outs * max(map(len, op.rows.weights))
-        return (rows + col_loads * self.cols.outs * max(map(len, op.cols.weights))) * _ENTRY_BYTES
+        entries = 0
+        for axis, spans, table in ((1, plan.rows, op.rows), (2, plan.cols, op.cols)):
+            outs = sum(len(spans[at].out) for at in turns_of(self.counts, self.order, axis).tolist())
+            entries += outs * max(map(len, table.weights))
+        return entries * _ENTRY_BYTES
 
     # The seed's strategy.
 

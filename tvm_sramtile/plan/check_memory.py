@@ -82,30 +82,57 @@ def vector_names(step: Step) -> list[str]:
     return names + [f"vector {at}" for at, one in enumerate(step.activations) if one.vector is not None]
 
 
-def map_loads(ranges: Sequence[Sequence[tuple[int, int]]], rows: Counts, cols: Counts) -> tuple[Counts, Counts]:
-    """The loads that fill a map's buffer, in order: (channels, positions in a channel) of each.
+def map_loads(
+    ranges: Sequence[Sequence[tuple[int, int]]], rows: Counts, cols: Counts, order: Sequence[int], *, rolled: bool
+) -> tuple[Counts, Counts]:
+    """What fills a map's buffer, in order: (channels, positions in a channel that are loaded) of each fill.
 
-    A load takes place for each chunk of channels, rows and cols and each part of its channels, in this order, unless it
-    has no rows or columns, or would bring just what the load before it brought.
+    A fill takes place for each chunk and each part of its channels, unless it has no rows or columns, or would bring
+    just what the one before it brought. Where maps are rolled, rows that the one before it brought are not loaded.
 
     Args:
         ranges: by chunk of channels, the parts (start, stop) of the input's channels that are loaded one by one.
         rows: [chunk, (start, stop)].
         cols: likewise.
+        order: the loops over chunks of channels (0), rows (1) and columns (2), the outermost first.
+        rolled: whether rows are kept.
     """
     parts = np.array(ranges, np.int64)  # [chunk, part, (start, stop)]
     shape = (len(parts), len(rows), len(cols), parts.shape[1])
-    part_ids, row_ids, col_ids = _identity(parts.reshape(-1, 2)), _identity(rows), _identity(cols)
-    keys = part_ids.reshape(parts.shape[:2])[:, None, None, :] * len(rows) + row_ids[:, None, None]
-    keys = (keys * len(cols) + col_ids[:, None]).reshape(-1)
-    channels = np.broadcast_to((parts[..., 1] - parts[..., 0])[:, None, None, :], shape).reshape(-1)
-    areas = (rows[:, 1] - rows[:, 0])[:, None, None] * (cols[:, 1] - cols[:, 0])[:, None]
-    areas = np.broadcast_to(areas, shape).reshape(-1)
-    kept = areas > 0
-    keys, channels, areas = keys[kept], channels[kept], areas[kept]
-    new = np.ones(len(keys), np.bool_)
-    new[1:] = keys[1:] != keys[:-1]
-    return channels[new], areas[new]
+    part_ids, col_ids = _identity(parts.reshape(-1, 2)).reshape(parts.shape[:2]), _identity(cols)
+
+    def listed(values: Counts) -> Counts:
+        """One value for each chunk and part, in the order of execution."""
+        return np.broadcast_to(values, shape).transpose(*order, 3).reshape(-1)
+
+    others = listed(part_ids[:, None, None, :] * len(cols) + col_ids[None, None, :, None])  # all but the rows
+    channels = listed((parts[..., 1] - parts[..., 0])[:, None, None, :])
+    widths = listed((cols[:, 1] - cols[:, 0])[None, None, :, None])
+    starts, stops = (listed(rows[:, end][None, :, None, None]) for end in (0, 1))
+    there = (stops > starts) & (widths > 0)
+    others, channels, widths, starts, stops = (one[there] for one in (others, channels, widths, starts, stops))
+    alike = others[1:] == others[:-1]
+    new = np.ones(len(others), np.bool_)
+    new[1:] = ~(alike & (starts[1:] == starts[:-1]) & (stops[1:] == stops[:-1]))
+    loaded = stops - starts
+    if rolled:
+        goes_on = alike & (starts[1:] >= starts[:-1])
+        firsts = np.minimum(np.maximum(starts[1:], stops[:-1]), stops[1:])  # the first row that is not there
+        loaded[1:] = np.where(goes_on, stops[1:] - firsts, loaded[1:])
+    return channels[new], (loaded * widths)[new]
+
+
+def turns_of(counts: Sequence[int], order: Sequence[int], axis: int) -> Counts:
+    """The chunks along one axis in the order of execution, each time another one comes.
+
+    Args:
+        counts: chunks of channels (0), rows (1) and columns (2).
+        order: the loops over them, the outermost first.
+        axis: of which the chunks are listed.
+    """
+    ids = np.arange(counts[axis]).reshape([-1 if other == axis else 1 for other in range(3)])
+    ids = np.broadcast_to(ids, counts).transpose(order).reshape(-1)
+    return np.asarray(ids[np.append(True, ids[1:] != ids[:-1])], np.int64)
 
 
 def _identity(ranges: Counts) -> Counts:

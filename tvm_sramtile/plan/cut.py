@@ -11,7 +11,7 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Phase, SubKernel, bes
 from tvm_sramtile.ints import Range, ceil_div, cut, round_up
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Tile
-from tvm_sramtile.plan.plan import KernelPass, Span, StepPlan
+from tvm_sramtile.plan.plan import AXES, KernelPass, Order, Span, StepPlan
 
 Convolution = Conv2d | Conv2dTranspose
 
@@ -31,6 +31,8 @@ class Cut:
     passes: tuple[KernelPass, ...]
     passes_resident: bool = True
     input_per_pass: bool = False
+    order: Order = AXES
+    rolled: bool = False
 
     @property
     def spatial(self) -> int:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.ints import Range
+
+AxisName = Literal["channels", "rows", "cols"]
+Order = tuple[AxisName, AxisName, AxisName]
+AXES: Order = ("channels", "rows", "cols")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,14 @@ class Chunk:
     channels: Range
     row: Span
     col: Span
+
+
+def in_order(order: Order, channels: Sequence[Range], rows: Sequence[Span], cols: Sequence[Span]) -> Iterator[Chunk]:
+    """The chunks as nested loops over the axes ``order``, the outermost first."""
+    axes: dict[AxisName, Sequence[Any]] = {"channels": channels, "rows": rows, "cols": cols}
+    at = [order.index(axis) for axis in AXES]
+    for parts in product(*(axes[axis] for axis in order)):
+        yield Chunk(parts[at[0]], parts[at[1]], parts[at[2]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +111,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """How one step is cut: into the chunks ``channels`` x ``rows`` x ``cols``, executed in this order.
+    """How one step is cut: into the chunks ``channels`` x ``rows`` x ``cols``.
 
     Each chunk is summed over ``in_channels`` and, for each of these, over ``passes``, before it is stored.
 
@@ -107,6 +122,9 @@ class StepPlan:
         footprint_bytes: formula (1) of the whole tested map.
         space_bytes: what the memory leaves for the tested map when the step is not cut, at least 0.
         chunk_footprint_bytes: formula (1) of the largest chunk of the tested map.
+        order: the axes as nested loops over the chunks, the outermost first. What a chunk shares with the one executed
+            before it, whole operands that are the same, is not loaded again.
+        rolled: input rows that a chunk shares with the one executed before it stay in SRAM as well.
         rows, cols: the chunks along these axes.
         channels: output channels of each chunk.
         in_channels: input channels of a group that are summed over at a time.
@@ -124,6 +142,8 @@ class StepPlan:
     footprint_bytes: int
     space_bytes: int
     chunk_footprint_bytes: int
+    order: Order
+    rolled: bool
     rows: tuple[Span, ...]
     cols: tuple[Span, ...]
     channels: tuple[Range, ...]
@@ -138,7 +158,7 @@ class StepPlan:
     @property
     def chunks(self) -> tuple[Chunk, ...]:
         """The chunks in the order of execution."""
-        return tuple(Chunk(part, row, col) for part in self.channels for row in self.rows for col in self.cols)
+        return tuple(in_order(self.order, self.channels, self.rows, self.cols))
 
     @property
     def chunk_count(self) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from tvm_sramtile.errors import UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity
 from tvm_sramtile.plan.cut import DIRECTIONS, Cut, Direction, kernel_passes, tile_of, whole_cut
-from tvm_sramtile.plan.plan import Buffer, Plan, StepPlan
+from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, in_order
 from tvm_sramtile.plan.seed import seed_cut
-from tvm_sramtile.plan.traffic import input_loads, loads_once_per_call, traffic_of
+from tvm_sramtile.plan.traffic import loads_once_per_call, traffic_of
 from tvm_sramtile.plan.verdict import judge
 
 
@@ -47,8 +48,23 @@ def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step
     verdict = judge(step)
     if not verdict.ok:
         raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
+    cut = cut_step(step, SpecCapacity(spec), options)
+    return plan_of_cut(step, cut, spec, double_buffer=options.double_buffer, only_step=only_step)
+
+
+def plan_of_cut(
+    step: Step, cut: Cut, spec: AcceleratorSpec, *, double_buffer: bool = True, only_step: bool = True
+) -> StepPlan:
+    """The plan of a step that is cut in a given way, which fits the spec.
+
+    Args:
+        step: what to compute.
+        cut: how.
+        spec: the accelerator.
+        double_buffer: let maps have two buffers where they fit.
+        only_step: the region has no other.
+    """
     capacity = SpecCapacity(spec)
-    cut = cut_step(step, capacity, options)
     whole = capacity.charge(step, tile_of(step, whole_cut(step, cut.passes)))
     charge = capacity.charge(step, tile_of(step, cut))
     tested = step.op.tested_map
@@ -60,6 +76,8 @@ def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step
         footprint_bytes=whole.bytes_of(tested),
         space_bytes=max(0, whole.space_bytes(tested)),
         chunk_footprint_bytes=charge.bytes_of(tested),
+        order=cut.order,
+        rolled=cut.rolled,
         rows=cut.rows,
         cols=cut.cols,
         channels=cut.channels,
@@ -68,7 +86,7 @@ def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step
         passes_resident=cut.passes_resident,
         input_per_pass=cut.input_per_pass,
         once_per_call=once_per_call,
-        buffers=_buffers(step, cut, charge, spec, double=options.double_buffer),
+        buffers=_buffers(step, cut, charge, spec, double=double_buffer),
         traffic=traffic_of(step, cut, once_per_call=once_per_call),
     )
 
@@ -96,19 +114,24 @@ def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec, *, dou
 
 
 def _blocks(step: Step, cut: Cut, spec: AcceleratorSpec, name: str) -> list[int]:
-    """The channel blocks of what a map's buffer holds, one after the other; long repetitions are shortened."""
-    layout = spec.layout
-    blocks: list[int] = []
+    """The channel blocks of what is put into a map's buffer, one after the other."""
+    chunks = in_order(cut.order, cut.channels, cut.rows, cut.cols)
+    parts: Iterable[Range] = ()
     if name == "output":
-        for channels in cut.channels:
-            blocks += [layout.blocks(len(channels))] * _like(cut.spatial)
+        parts = (chunk.channels for chunk in chunks)
     elif name in ("input", "other") and not cut.input_per_pass:
-        for source, loads in input_loads(step, cut):
-            parts = cut.in_channels if len(cut.in_channels) > 1 else (source,)
-            blocks += [layout.blocks(len(part)) for part in parts] * _like(loads.count)
-    return blocks
+        parts = _input_fills(step, cut, chunks)
+    return [spec.layout.blocks(len(part)) for part in parts]
 
 
-def _like(repeats: int) -> int:
-    """Repetitions to look at in place of ``repeats``: of the same parity, so that all meet the same copies."""
-    return repeats if repeats <= 4 else 4 + repeats % 2
+def _input_fills(step: Step, cut: Cut, chunks: Iterable[Chunk]) -> Iterator[Range]:
+    """The channels of what is put into the input's buffer; what is there already is not put there again."""
+    held = None
+    for chunk in chunks:
+        rows, cols = chunk.row.read, chunk.col.read
+        source = step.op.in_channel_range(chunk.channels)
+        for part in cut.in_channels if len(cut.in_channels) > 1 else (source,):
+            content = (source, part, rows, cols)
+            if len(rows) and len(cols) and content != held:
+                held = content
+                yield part
