@@ -22,7 +22,8 @@ from core.engine_programs import (
 
 from tvm_sramtile.engine import run
 from tvm_sramtile.errors import EngineError
-from tvm_sramtile.isa import Layout, Place, Traffic, encode
+from tvm_sramtile.isa import Command, Layout, Place, Traffic, encode
+from tvm_sramtile.isa.table import COPY
 
 # Results
 
@@ -160,7 +161,31 @@ def test_boxes_go_to_sram_and_back(lanes: int) -> None:
         np.testing.assert_array_equal(y, expected)
         moved = 4 * sizes[0] * sizes[1] * sizes[2]
         assert (measured.input_bytes, measured.partial_sum_bytes) == (moved, moved)
-        assert measured.sram_peak_bytes == 4 + chip.map_bytes(*sizes)
+        # The last block ends with its last row.
+        unused = chip.block_bytes(sizes[1], sizes[2]) - sizes[1] * chip.row_bytes(sizes[2])
+        assert measured.sram_peak_bytes == 4 + chip.map_bytes(*sizes) - unused
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2])
+def test_rows_are_copied_within_sram(shift: int) -> None:
+    """Rows 2 to 4 of a map, to another one, or up or down within the same one."""
+    chip, shape = Chip(4, lines=2), (6, 5, 3)
+    tensors = [argument(0, Traffic.INPUTS, shape), argument(1, Traffic.OUTPUTS, (6, 2, 3))]
+    row, block = 3 * 16, 6 * 3 * 16
+    target = (2 * block, 0, row)[shift]
+    body = [
+        load(chip, 0, *shape, 0, block_bytes=block),
+        Command.make(COPY, source=2 * row, target=target, block_bytes=block, channels=6, rows=2, cols=3),
+        store(chip, 1, 6, 2, 3, target, block_bytes=block, waits=(2, 0, 0)),
+    ]
+    x, y = normal(np.random.default_rng(0), *shape), np.zeros((6, 2, 3), np.float32)
+    made = program(chip, tensors, body, (4 * block,))
+    measured = run(encode(made), [x, y])
+    np.testing.assert_array_equal(y, x[:, 2:4])
+    assert measured.dram_bytes == (x.size + y.size) * 4
+    loaded = -(-x.size * 4 // made.dma_bytes_per_cycle)
+    assert measured.load_busy_cycles == 2 * made.dma_setup_cycles + loaded + 2 * 3 * 2
+    assert measured.sram_peak_bytes == (3 * block + 2 * row, block + 5 * row, block + 5 * row)[shift]
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])

@@ -70,7 +70,7 @@ def test_a_step_must_wait_for_what_the_step_before_stores() -> None:
         (0, {"row_bytes": 16}, "row_bytes is 16, must be 48"),
         (0, {"block_bytes": 100}, "sram: 100 B from block to block, must be 192 or more, in whole elements"),
         (0, {"sram": 1}, "sram: address 1 is no multiple of the element size, 4"),
-        (0, {"sram": 1200}, "sram: bytes 1200-1584 do not lie within one memory of (1201, 1501, 401, 201)"),
+        (0, {"sram": 1200}, "sram: bytes 1200-1344 do not lie within one memory of (1201, 1501, 401, 201)"),
         (1, {"flags": 5}, "flags are 5: an epilogue before the last addition"),
         (1, {"flags": 3}, "flags are 3: the epilogue of step conv0 is 4"),
         (1, {"flags": 6}, "reads the SRAM bytes 3112-3304, but nothing wrote those from 3112"),

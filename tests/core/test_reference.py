@@ -14,7 +14,7 @@ from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.isa import Command, Dtype, Layout, Place, Program, Traffic
-from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, LOAD, LOAD_WEIGHTS, STORE
+from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST, COPY, LOAD, LOAD_WEIGHTS, STORE
 
 
 def run(case: ConvCase) -> tuple[Float, Measured]:
@@ -94,7 +94,8 @@ def test_load_and_store_move_a_box(lanes: int, lines: int, column_align: int) ->
         Traffic.PARTIAL_SUMS: 0,
     }
     assert measured.macs == 0
-    assert measured.sram_peak_bytes == 16 + spec.layout.footprint_bytes(3, 3, 5, 4)
+    before = (spec.layout.blocks(5) - 1) * spec.layout.block_elems(3, 3)
+    assert measured.sram_peak_bytes == 16 + 4 * (before + 3 * spec.layout.row_elems(3))
 
 
 def test_the_peak_is_the_sum_over_the_memories_and_ends_with_the_last_row() -> None:
@@ -104,12 +105,30 @@ def test_the_peak_is_the_sum_over_the_memories_and_ends_with_the_last_row() -> N
     load = {**sram.box(0, *boxes[0], 32), "block_bytes": 1000}
     store = sram.box(0, *boxes[1], 32)
     made = program([tensor(Traffic.PARTIAL_SUMS, DIMS)], [Command.make(LOAD, **load)], spec=spec)
-    assert interpret(made, [np.zeros(DIMS, np.float32)]).sram_peak_bytes == 32 + 2 * 1000
+    assert interpret(made, [np.zeros(DIMS, np.float32)]).sram_peak_bytes == 32 + 1000 + 2 * 48
     output = {**store, "sram": 4196 + 8}
     made = replace(made, body=(*made.body, Command.make(STORE, **output)))
     measured = interpret(made, [np.zeros(DIMS, np.float32)])
-    assert measured.sram_peak_bytes == 32 + 2 * 1000 + 8 + 16
+    assert measured.sram_peak_bytes == 32 + 1000 + 2 * 48 + 8 + 16
     assert measured.dram_bytes[Traffic.PARTIAL_SUMS] == (6 * 2 * 3 + 1) * 4
+
+
+def test_rows_are_copied_with_what_is_known_of_them() -> None:
+    sram = Sram(SPEC)
+    rows = SPEC.replace(channel_align=4).layout.row_elems(2) * 4
+    load = Command.make(LOAD, **{**sram.box(0, Range(0, 5), Range(0, 2), Range(0, 2), 0), "block_bytes": 4 * rows})
+    copied = {"source": rows, "target": 2 * rows, "block_bytes": 4 * rows, "channels": 5, "rows": 1, "cols": 2}
+    store = {**sram.box(1, Range(0, 5), Range(0, 1), Range(0, 2), 2 * rows), "block_bytes": 4 * rows}
+    dims = [tensor(Traffic.INPUTS, (5, 2, 2), 0), tensor(Traffic.OUTPUTS, (5, 1, 2), 1)]
+    made = program(dims, [load, Command.make(COPY, **copied), Command.make(STORE, **store)])
+    source, target = np.arange(20, dtype=np.float32).reshape(1, 5, 2, 2), np.zeros((1, 5, 1, 2), np.float32)
+    measured = interpret(made, [source, target], checked=True)
+    assert np.array_equal(target[0, :, 0], source[0, :, 1])
+    assert sum(measured.dram_bytes.values()) == 4 * (20 + 10)
+    unwritten = replace(made, body=(load, Command.make(COPY, **{**copied, "rows": 2}), made.body[2]))
+    with pytest.raises(ProgramError) as caught:
+        interpret(unwritten, [source, target], checked=True)
+    assert str(caught.value) == f"body command 1 (COPY): reads byte {2 * rows} of the SRAM, which nothing wrote"
 
 
 def test_loads_write_zeros_to_the_lanes_past_the_last_channel() -> None:

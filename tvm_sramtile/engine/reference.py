@@ -15,6 +15,7 @@ import numpy as np
 from tvm_sramtile.engine.reference_maths import BINARY, ENTRY, UNARY, Entries, convolve, pool, resize
 from tvm_sramtile.engine.reference_memory import NUMPY, Array, Dram, Sram, SramMap, expect, packed
 from tvm_sramtile.errors import ProgramError
+from tvm_sramtile.ints import round_up
 from tvm_sramtile.isa import Command, Dtype, Function, Layout, Partner, Place, Program, TensorRecord, Traffic
 from tvm_sramtile.isa.table import CONV_BIAS, CONV_CLIP, CONV_FIRST, CONV_LAST
 
@@ -84,6 +85,8 @@ class _Machine:
                 self._load_weights(command)
             case "LOAD_TABLE":
                 self._load_table(command)
+            case "COPY":
+                self._copy(command)
             case "STORE":
                 self._store(command, image)
             case "CONV":
@@ -117,10 +120,20 @@ class _Machine:
             expect(extent > 0 and command[axis] + extent <= dim, _BEYOND)
             box.append(slice(command[axis], command[axis] + extent))
         values = self.dram.strided(record, image or 0)[..., 0, 0][tuple(box)]
-        sram = self.sram.map("sram", command["sram"], extents, command["block_bytes"], values.dtype)
+        sram = self.sram.moved("sram", command["sram"], extents, command["block_bytes"], values.dtype)
         expect(command["row_bytes"] == sram.row_bytes, "sram: wrong row_bytes")
         self.dram_bytes[record.traffic] += values.nbytes
         return record, values, sram
+
+    def _copy(self, command: Command) -> None:
+        extents = (round_up(command["channels"], self.program.lanes), command["rows"], command["cols"])
+        expect(min(extents) > 0, "nothing to copy")
+        source, target = (
+            self.sram.moved(name, command[name], extents, command["block_bytes"], _FLOAT)
+            for name in ("source", "target")
+        )
+        for block in np.split(np.arange(extents[0]), extents[0] // self.program.lanes):
+            self.sram.transfer(source.addresses()[block], target.addresses()[block], _FLOAT)
 
     def _load_weights(self, command: Command) -> None:
         record = self._record(command, Layout.WEIGHTS, Layout.PACKED)

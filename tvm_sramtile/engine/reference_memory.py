@@ -81,13 +81,24 @@ class Sram:
         return round_up(cols, self.program.column_align) * self.program.lanes * dtype.itemsize
 
     def map(self, name: str, base: int, extents: Sequence[int], block_bytes: int, dtype: np.dtype[Any]) -> SramMap:
-        """An operand: a map of (channels, rows, cols)."""
+        """An operand of a computation: a map of (channels, rows, cols)."""
+        found = self._map(name, base, extents, block_bytes, dtype)
+        self.operand(name, base, ceil_div(found.channels, found.lanes) * block_bytes, dtype.itemsize)
+        return found
+
+    def moved(self, name: str, base: int, extents: Sequence[int], block_bytes: int, dtype: np.dtype[Any]) -> SramMap:
+        """An operand of a load, store or copy: a map that ends with its last row."""
+        found = self._map(name, base, extents, block_bytes, dtype)
+        before = (ceil_div(found.channels, found.lanes) - 1) * block_bytes
+        self.operand(name, base, before + found.rows * found.row_bytes, dtype.itemsize)
+        return found
+
+    def _map(self, name: str, base: int, extents: Sequence[int], block_bytes: int, dtype: np.dtype[Any]) -> SramMap:
         channels, rows, cols = extents
-        lanes, row_bytes = self.program.lanes, self.row_bytes(cols, dtype)
+        row_bytes = self.row_bytes(cols, dtype)
         rows_bytes = round_up(rows, self.program.lines) * row_bytes
         expect(block_bytes >= rows_bytes, f"{name}: block_bytes hold fewer than the map's rows")
-        self.operand(name, base, ceil_div(channels, lanes) * block_bytes, dtype.itemsize)
-        return SramMap(base, channels, rows, cols, block_bytes, row_bytes, lanes, dtype)
+        return SramMap(base, channels, rows, cols, block_bytes, row_bytes, self.program.lanes, dtype)
 
     def vector(self, name: str, base: int, channels: int, dtype: np.dtype[Any]) -> SramMap:
         """An operand: a map of one row and column, without space between its blocks."""
@@ -121,6 +132,12 @@ class Sram:
         every = addresses[..., np.newaxis] + np.arange(values.dtype.itemsize)
         self.bytes[every] = np.array(np.broadcast_to(values, addresses.shape))[..., np.newaxis].view(np.uint8)
         self.written[every] = True
+
+    def transfer(self, source: Places, target: Places, dtype: np.dtype[Any]) -> None:
+        """Copy the elements at ``source`` to ``target``, with what is known of them."""
+        values, written = self.read(source, dtype), self.written[source]
+        self.write(target, values)
+        self.written[target[..., np.newaxis] + np.arange(dtype.itemsize)] = written[..., np.newaxis]
 
     def forget(self, addresses: Places, dtype: np.dtype[Any]) -> None:
         """Make the elements at these addresses undefined."""

@@ -212,7 +212,8 @@ _MAP_BOX = (
 _MAP_RULES = (
     "the box is not empty and within the tensor",
     "row_bytes = round_up(cols, column_align)*lanes*elem_bytes and block_bytes >= round_up(rows, lines)*row_bytes",
-    "the SRAM address and block_bytes are multiples of the element size; the map lies within one memory",
+    "the SRAM address and block_bytes are multiples of the element size; the map, up to its last row, lies within one "
+    "memory",
     "in the prologue, image_stride is 0",
 )
 _DMA_CYCLES = "dma_setup_cycles + ceil(bytes / dma_bytes_per_cycle), bytes = elements of the box * elem_bytes"
@@ -286,6 +287,27 @@ STORE = Opcode(
     _MAP_BOX,
     (*_MAP_RULES, "the tensor's layout is MAP", "the tensor is no constant; its traffic is not weights"),
     _DMA_CYCLES,
+)
+
+COPY = Opcode(
+    "COPY",
+    9,
+    Queue.LOAD,
+    "copy rows of a map to another place in SRAM, block by block, each as if by way of another memory; no DRAM is used",
+    (
+        _u32("source", "SRAM address of the first row"),
+        _u32("target", "SRAM address where it goes"),
+        _u32("block_bytes", "bytes from one channel block to the next, in both places"),
+        _u32("channels", "channels"),
+        _u32("rows", "rows"),
+        _u32("cols", "columns"),
+    ),
+    (
+        "extents are positive; row bytes are round_up(cols, column_align)*lanes*elem_bytes, and block_bytes >= "
+        "round_up(rows, lines)*row_bytes",
+        "addresses and block_bytes are multiples of the element size; each operand lies within one memory",
+    ),
+    "dma_setup_cycles + rows*cols*ceil(channels / lanes)",
 )
 
 _WINDOW = (
@@ -444,7 +466,8 @@ ELTWISE = Opcode(
     "rows*cols * ceil(channels / mac_out)",
 )
 
-OPCODES = {opcode.code: opcode for opcode in (LOAD, LOAD_WEIGHTS, STORE, CONV, LOAD_TABLE, POOL, RESIZE, ELTWISE)}
+_ALL = (LOAD, LOAD_WEIGHTS, STORE, CONV, LOAD_TABLE, POOL, RESIZE, ELTWISE, COPY)
+OPCODES = {opcode.code: opcode for opcode in _ALL}
 
 # What the engine measures in a call, in the order of its counter block; all add up over calls but the last, a maximum.
 # The block goes on with COMMAND_COUNTERS for each step of the region and, within it, each code from 1 to OPCODE_COUNT.

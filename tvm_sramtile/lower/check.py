@@ -18,7 +18,7 @@ from tvm_sramtile.isa import OPCODES, Command, Layout, Program, TensorRecord, Tr
 from tvm_sramtile.lower.check_by_channel import ByChannel
 from tvm_sramtile.lower.check_conv import Convolving
 from tvm_sramtile.lower.check_made import Loaded, Made, Span, Table, Wanted, Weights
-from tvm_sramtile.lower.check_operands import ELEM_BYTES, ENTRY_BYTES, Bytes, Operands
+from tvm_sramtile.lower.check_operands import ELEM_BYTES, ENTRY_BYTES, Operands
 from tvm_sramtile.lower.check_order import Clocks
 from tvm_sramtile.lower.check_sram import Sram
 from tvm_sramtile.lower.check_tensors import Identity, TensorCheck
@@ -90,7 +90,8 @@ class _Run:
         convolving, by_channel = Convolving(self.sram, spec.unit_kernels), ByChannel(self.sram)
         self.convolve = convolving.convolve
         self.moves = {
-            "LOAD": self.load, "LOAD_WEIGHTS": self.load_weights, "LOAD_TABLE": self.load_table, "STORE": self.store
+            "LOAD": self.load, "LOAD_WEIGHTS": self.load_weights, "LOAD_TABLE": self.load_table,
+            "COPY": self.copy, "STORE": self.store
         }  # fmt: skip
         self.computes: dict[str, Callable[[Wanted, int, Fields], None]] = {
             "POOL": by_channel.pool, "RESIZE": by_channel.resize, "ELTWISE": by_channel.eltwise
@@ -137,12 +138,16 @@ class _Run:
         record = self.program.tensors[index]
         if self.part == "prologue" and record.image_stride:
             self.fail(f"loads {', '.join(sorted(identity.names))} of one image in the prologue")
-        place, box = self.box(run, fields, record)
+        box = self.box(run, fields, record)
         tensors = [tensor for tensor in step.inputs if tensor.name in identity.names]
         for tensor in tensors:
             self.available(tensor, box, flat=identity.role == "vector")
         held = Loaded(identity.role, identity.names, *box, fields["block_bytes"])
-        self.sram.space.write(*place, _LOAD, self.sram.clock, held, self.fail)
+        self.sram.load(fields["sram"], held)
+
+    def copy(self, _: _StepRun, fields: Fields) -> None:
+        """Rows of a loaded map, to the place of another."""
+        self.sram.copy(fields)
 
     def available(self, tensor: Tensor, box: tuple[Span, Span, Span], *, flat: bool) -> None:
         """What is loaded of a tensor between steps has surely been stored; ``flat``: by elements, not by channels."""
@@ -210,15 +215,16 @@ class _Run:
         if ("STORE", index) not in run.identities:
             run.identities["STORE", index] = self.tensors.identify(index, step, [(step.output, "output")], self.fail)
         record = self.program.tensors[index]
-        place, (channels, rows, cols) = self.box(run, fields, record)
+        channels, rows, cols = self.box(run, fields, record)
         channels = (channels[0] - step.output_channel, channels[1] - step.output_channel)
         if len(run.stores) == wanted.chunks:
             self.fail(f"stores more than the {wanted.chunks} chunks of step {step.name}")
         chunk = wanted.chunk(len(run.stores))
         if chunk != (channels, rows, cols):
             self.fail(f"stores channels, rows and columns {(channels, rows, cols)}, the plan's next chunk is {chunk}")
-        made = self.sram.held(place, Made, "sram", _STORE)
         extents = (fields["channels"], fields["rows"], fields["cols"])
+        place = self.operands.map(fields["sram"], extents, fields["block_bytes"], "sram", self.fail)
+        made = self.sram.held(place, Made, "sram", _STORE)
         if (made.step, made.extents, made.block_bytes) != (run.index, extents, fields["block_bytes"]) or made.stored:
             found = f"{made.extents} with blocks of {made.block_bytes} B of step {made.step}"
             self.fail(f"stores {extents} with blocks of {fields['block_bytes']} B, but there lie {found}")
@@ -226,8 +232,8 @@ class _Run:
         made.stored = True
         run.stores.append(self.sram.clock[_STORE] + 1)
 
-    def box(self, run: _StepRun, fields: Fields, record: TensorRecord) -> tuple[Bytes, tuple[Span, Span, Span]]:
-        """The SRAM bytes and the (channels, rows, cols) of a loaded or stored box of a map; counts its bytes."""
+    def box(self, run: _StepRun, fields: Fields, record: TensorRecord) -> tuple[Span, Span, Span]:
+        """The (channels, rows, cols) of a loaded or stored box of a map; counts its bytes."""
         channels, rows, cols = (
             self.span(fields, first, count, size) for (first, count), size in zip(_BOX, record.dims, strict=False)
         )
@@ -235,8 +241,8 @@ class _Run:
         if fields["row_bytes"] != self.operands.row_bytes(extents[2]):
             self.fail(f"row_bytes is {fields['row_bytes']}, must be {self.operands.row_bytes(extents[2])}")
         run.bytes[record.traffic] += self.images * extents[0] * extents[1] * extents[2] * ELEM_BYTES
-        place = self.operands.map(fields["sram"], extents, fields["block_bytes"], "sram", self.fail)
-        return place, (channels, rows, cols)
+        self.operands.moved(fields["sram"], extents, fields["block_bytes"], "sram", self.fail)
+        return channels, rows, cols
 
     def span(self, fields: Fields, first: str, count: str, size: int) -> Span:
         """A part of an axis of a tensor, not empty and within it."""

@@ -40,13 +40,24 @@ class Operands:
 
     def map(self, base: int, extents: tuple[int, int, int], block_bytes: int, name: str, fail: Fail) -> Bytes:
         """The bytes of a map of these (channels, rows, cols)."""
+        self.check_map(extents, block_bytes, name, fail)
+        return self.place(base, self.blocks(extents[0]) * block_bytes, name, fail)
+
+    def moved(self, base: int, extents: tuple[int, int, int], block_bytes: int, name: str, fail: Fail) -> Bytes:
+        """The same of a map that is loaded, stored or copied: it ends with its last row."""
+        self.check_map(extents, block_bytes, name, fail)
+        channels, rows, cols = extents
+        last = rows * self.row_bytes(cols)
+        return self.place(base, (self.blocks(channels) - 1) * block_bytes + last, name, fail)
+
+    def check_map(self, extents: tuple[int, int, int], block_bytes: int, name: str, fail: Fail) -> None:
+        """The extents and the block of a map."""
         channels, rows, cols = extents
         if channels < 1 or rows < 1 or cols < 1:
             fail(f"{name} has {channels} channels, {rows} rows and {cols} columns")
         least = self.rows_bytes(rows, cols)
         if block_bytes < least or block_bytes % ELEM_BYTES:
             fail(f"{name}: {block_bytes} B from block to block, must be {least} or more, in whole elements")
-        return self.place(base, self.blocks(channels) * block_bytes, name, fail)
 
     def weights(self, base: int, outs: int, ins: int, taps: int, fail: Fail) -> Bytes:
         """The bytes of weights."""

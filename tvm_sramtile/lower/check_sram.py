@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tvm_sramtile.lower.check_made import Extents, Held, Loaded, Made, Table, Weights
@@ -11,7 +12,12 @@ from tvm_sramtile.lower.check_order import Clock, Fail, Space
 
 _Kind = TypeVar("_Kind", Loaded, Weights, Table, Made)
 
-_COMPUTE = 1
+_LOAD, _COMPUTE = 0, 1
+
+
+def extents_of(held: Loaded) -> Extents:
+    """Channels, rows and columns."""
+    return held.channels[1] - held.channels[0], held.rows[1] - held.rows[0], held.cols[1] - held.cols[0]
 
 
 class Sram:
@@ -46,7 +52,7 @@ class Sram:
         place = self.operands.map(at, extents, block_bytes, what, self.fail)
         held = self.held(place, Loaded, what)
         role = "vector" if what in ("bias", "vector") else "data"
-        found = tuple(stop - start for start, stop in (held.channels, held.rows, held.cols))
+        found = extents_of(held)
         if held.role != role or name not in held.names:
             self.fail(f"{what}: reads {name}, but there lies {held.role} {', '.join(sorted(held.names))}")
         if found != extents or held.block_bytes != block_bytes:
@@ -54,6 +60,48 @@ class Sram:
                 f"{what}: reads {extents} with blocks of {block_bytes} B, but there lie {found} of {held.block_bytes} B"
             )
         return place, held
+
+    def load(self, start: int, held: Loaded) -> None:
+        """``held`` is loaded: as one operand, or as the rows that follow those of one that is there already."""
+        old, at = self.loaded(start)
+        if old is not None and replace(old, rows=held.rows) == held and old.rows[1] == held.rows[0]:
+            rows_bytes = (old.rows[1] - old.rows[0]) * self.operands.row_bytes(held.cols[1] - held.cols[0])
+            if start == at + rows_bytes:
+                start, held = at, replace(held, rows=(old.rows[0], held.rows[1]))
+        self.space.write(*self.place(start, held), _LOAD, self.clock, held, self.fail)
+
+    def loaded(self, address: int) -> tuple[Loaded | None, int]:
+        """The map over an address that was loaded last, and where it begins."""
+        for cell in self.space.over(address, address + 1):
+            if isinstance(cell.value, Loaded):
+                return cell.value, cell.start
+        return None, 0
+
+    def copy(self, fields: Mapping[str, int]) -> None:
+        """Rows of a map that is there become, in another place or the same, the first rows of one that is not yet."""
+        source, extents = fields["source"], (fields["channels"], fields["rows"], fields["cols"])
+        for name in ("source", "target"):
+            self.operands.moved(fields[name], extents, fields["block_bytes"], name, self.fail)
+        old, at = self.loaded(source)
+        if old is None:
+            self.fail(f"copies from the SRAM byte {source}, where no map was loaded")
+        first, rest = divmod(source - at, self.operands.row_bytes(extents[2]))
+        held = replace(old, rows=(old.rows[0] + first, old.rows[0] + first + extents[1]))
+        alike = extents_of(held) == extents and held.block_bytes == fields["block_bytes"]
+        if rest or not alike or held.rows[1] > old.rows[1]:
+            found = f"{extents_of(old)} with blocks of {old.block_bytes} B from the byte {at} on"
+            self.fail(
+                f"copies {extents} with blocks of {fields['block_bytes']} B from the byte {source}, there lie {found}"
+            )
+        here, there = self.place(at, old), self.place(fields["target"], held)
+        if there != here and there[0] < here[1] and here[0] < there[1]:
+            self.fail(f"copies to the SRAM bytes {there[0]}-{there[1]}, which overlap the map in {here[0]}-{here[1]}")
+        self.held(here, Loaded, "source", _LOAD)
+        self.space.write(*there, _LOAD, self.clock, held, self.fail)
+
+    def place(self, start: int, held: Loaded) -> Bytes:
+        """The bytes of a map as an operand of a computation."""
+        return self.operands.map(start, extents_of(held), held.block_bytes, "sram", self.fail)
 
     def apart(self, results: Sequence[Bytes], operands: Sequence[Bytes], *, same: bool = False) -> None:
         """Results overlap no operand; with ``same``, unless they are the same."""

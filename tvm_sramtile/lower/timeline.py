@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm_sramtile.ints import ceil_div
 from tvm_sramtile.ir import dtype_bytes
 from tvm_sramtile.isa import Command, Program, Queue
-from tvm_sramtile.isa.table import CONV, ELTWISE, LOAD_TABLE, LOAD_WEIGHTS, POOL, RESIZE, TABLE_ENTRY_BYTES
+from tvm_sramtile.isa.table import CONV, COPY, ELTWISE, LOAD_TABLE, LOAD_WEIGHTS, POOL, RESIZE, TABLE_ENTRY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,9 @@ def command_cycles(program: Program, command: Command) -> int:
     compute = _COMPUTE_CYCLES.get(command.opcode.code)
     if compute is not None:
         return compute(program, command)
+    if command.opcode is COPY:
+        blocks = ceil_div(command["channels"], program.lanes)
+        return program.dma_setup_cycles + command["rows"] * command["cols"] * blocks
     return program.dma_setup_cycles + ceil_div(dma_bytes(program, command), program.dma_bytes_per_cycle)
 
 

@@ -44,7 +44,7 @@ def check_plan(region: Region, plan: Plan, spec: AcceleratorSpec) -> None:
     """
     if plan.region != region.name:
         raise CheckFailed(f"plan of region {plan.region}: the region is {region.name}")
-    if plan.strategy != "seed":
+    if plan.strategy not in ("seed", "search"):
         raise CheckFailed(f"plan of region {plan.region}: strategy {plan.strategy!r} is unknown")
     planned, wanted = [step.step for step in plan.steps], [step.name for step in region.steps]
     if planned != wanted:
@@ -350,6 +350,9 @@ class _StepCheck:
         """Chunks of one height, the last perhaps smaller, and every coarser even cut overflows; columns only where one
         row is too much, in the same way.
         """
+        if tuple(self.plan.order) != _LOOPS or self.plan.rolled:
+            rolled = " and rolled" if self.plan.rolled else ""
+            self.fail(f"the loops are {self.plan.order}{rolled}, the seed's are {_LOOPS}, and it loads every row again")
         height, width = self.size(self.plan.rows, "row chunk"), self.size(self.plan.cols, "col chunk")
         if len(self.plan.cols) > 1:
             self.expect(height, 1, "output rows of chunks that are cut into columns")

@@ -154,6 +154,15 @@ void sramtile_store(const struct sramtile_program* program, const struct sramtil
   }
 }
 
+void sramtile_copy(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_copy* command) {
+  const size_t bytes = (size_t)command->rows * sramtile_row_bytes(chip, command->cols);
+  const uint64_t blocks = sramtile_ceil_div(command->channels, chip->lanes);
+  for (uint64_t block = 0; block < blocks; block++) {
+    const uint64_t past = block * command->block_bytes;
+    memmove(sram + command->target + past, sram + command->source + past, bytes);
+  }
+}
+
 void sramtile_load_table(const struct sramtile_program* program, const struct sramtile_dram* dram, uint8_t* sram,
                          const struct sramtile_load_table* command) {
   const struct sramtile_tensor tensor = sramtile_tensor_at(program, command->tensor);

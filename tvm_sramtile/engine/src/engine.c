@@ -62,6 +62,9 @@ static int32_t execute_command(struct call* call, const union sramtile_any_comma
     case SRAMTILE_OP_LOAD_TABLE:
       sramtile_load_table(program, &call->dram, call->sram, &command->load_table);
       break;
+    case SRAMTILE_OP_COPY:
+      sramtile_copy(chip, call->sram, &command->copy);
+      break;
     case SRAMTILE_OP_STORE:
       sramtile_store(program, &call->dram, call->sram, &command->store);
       break;

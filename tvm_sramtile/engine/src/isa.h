@@ -9,7 +9,7 @@
 #define SRAMTILE_MEMORY_ALIGN_BYTES 4u
 #define SRAMTILE_TENSOR_AXES 5u
 #define SRAMTILE_CONSTANTS_ALIGN_BYTES 64u
-#define SRAMTILE_OPCODE_COUNT 8u
+#define SRAMTILE_OPCODE_COUNT 9u
 #define SRAMTILE_MAX_STEPS 65536u
 
 enum {
@@ -107,6 +107,7 @@ enum {
   SRAMTILE_OP_POOL = 6,
   SRAMTILE_OP_RESIZE = 7,
   SRAMTILE_OP_ELTWISE = 8,
+  SRAMTILE_OP_COPY = 9,
 };
 
 /* Indices into a counter block, and into what it holds for each step and opcode. */
@@ -391,5 +392,21 @@ struct sramtile_eltwise {
   float value1; /* see Function */
 };
 _Static_assert(sizeof(struct sramtile_eltwise) == 68, "no gaps in sramtile_eltwise");
+
+struct sramtile_copy {
+  uint8_t opcode; /* which command */
+  uint8_t flags; /* see the opcode */
+  uint16_t step; /* index of the region's step, for counters */
+  uint32_t wait_load; /* load commands that must have finished */
+  uint32_t wait_compute; /* compute commands that must have finished */
+  uint32_t wait_store; /* store commands that must have finished */
+  uint32_t source; /* SRAM address of the first row */
+  uint32_t target; /* SRAM address where it goes */
+  uint32_t block_bytes; /* bytes from one channel block to the next, in both places */
+  uint32_t channels; /* channels */
+  uint32_t rows; /* rows */
+  uint32_t cols; /* columns */
+};
+_Static_assert(sizeof(struct sramtile_copy) == 40, "no gaps in sramtile_copy");
 
 #endif

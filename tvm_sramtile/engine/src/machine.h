@@ -39,6 +39,7 @@ union sramtile_any_command {
   struct sramtile_pool pool;
   struct sramtile_resize resize;
   struct sramtile_eltwise eltwise;
+  struct sramtile_copy copy;
 };
 _Static_assert(sizeof(struct sramtile_load) == sizeof(struct sramtile_store), "LOAD and STORE have the same fields");
 
@@ -137,6 +138,7 @@ void sramtile_load_weights(const struct sramtile_program* program, const struct 
                            const struct sramtile_load_weights* command);
 void sramtile_load_table(const struct sramtile_program* program, const struct sramtile_dram* dram, uint8_t* sram,
                          const struct sramtile_load_table* command);
+void sramtile_copy(const struct sramtile_header* chip, uint8_t* sram, const struct sramtile_copy* command);
 void sramtile_store(const struct sramtile_program* program, const struct sramtile_dram* dram, const uint8_t* sram,
                     const struct sramtile_store* command);
 

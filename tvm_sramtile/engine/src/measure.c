@@ -83,6 +83,11 @@ static uint64_t measure_dma(const struct sramtile_program* program, const union 
   return program->header.dma_setup_cycles + sramtile_ceil_div(bytes, program->header.dma_bytes_per_cycle);
 }
 
+static uint64_t measure_copy(const struct sramtile_header* chip, const struct sramtile_copy* copy) {
+  const uint64_t blocks = sramtile_ceil_div(copy->channels, chip->lanes);
+  return chip->dma_setup_cycles + (uint64_t)copy->rows * copy->cols * blocks; /* all of them lie in SRAM */
+}
+
 /* Count a convolution's MACs; returns its cycles. */
 static uint64_t measure_conv(const struct sramtile_header* chip, const struct sramtile_conv* conv, uint64_t* counts) {
   const uint64_t ipg = conv->in_channels / conv->groups;
@@ -142,8 +147,13 @@ void sramtile_measure(const struct sramtile_program* program, const union sramti
                       struct sramtile_timeline* timeline, struct sramtile_measured* measured) {
   const int queue = sramtile_opcode_queue(command->common.opcode);
   uint64_t* const counts = counts_of(measured, command->common.step, command->common.opcode);
-  const uint64_t cycles = queue == SRAMTILE_QUEUE_COMPUTE ? measure_compute(&program->header, command, counts)
-                                                          : measure_dma(program, command, counts);
+  uint64_t cycles;
+  if (command->common.opcode == SRAMTILE_OP_COPY) {
+    cycles = measure_copy(&program->header, &command->copy);
+  } else {
+    cycles = queue == SRAMTILE_QUEUE_COMPUTE ? measure_compute(&program->header, command, counts)
+                                             : measure_dma(program, command, counts);
+  }
   schedule(timeline, &command->common, queue, cycles);
   add(&counts[SRAMTILE_COMMAND_COUNT_BUSY_CYCLES], cycles);
   add(&counts[SRAMTILE_COMMAND_COUNT_COMMANDS], 1);

@@ -7,6 +7,14 @@ static struct sramtile_operand map_operand(const struct sramtile_header* chip, c
   return (struct sramtile_operand){field, start, bytes, block_bytes, channels, rows, cols};
 }
 
+/* A map that is moved, and no operand of a computation: it ends with its last row. */
+static struct sramtile_operand moved_operand(const struct sramtile_header* chip, const char* field, uint32_t start,
+                                             uint32_t channels, uint32_t rows, uint32_t cols, uint64_t block_bytes) {
+  const uint64_t before = sramtile_mul(sramtile_ceil_div(channels, chip->lanes) - 1, block_bytes);
+  const uint64_t bytes = sramtile_add(before, sramtile_mul(rows, sramtile_row_bytes(chip, cols)));
+  return (struct sramtile_operand){field, start, bytes, block_bytes, channels, rows, cols};
+}
+
 static struct sramtile_operand weights_operand(const struct sramtile_header* chip, const char* field, uint32_t start,
                                                uint32_t out_channels, uint32_t in_channels, uint64_t taps) {
   const uint64_t rows = sramtile_mul(sramtile_round_up(out_channels, chip->lanes), in_channels);
@@ -86,6 +94,7 @@ int sramtile_operands(const struct sramtile_program* program, const union sramti
   const struct sramtile_load* const map = &command->load; /* STORE has the same fields */
   const struct sramtile_load_weights* const weights = &command->load_weights;
   const struct sramtile_load_table* const table = &command->load_table;
+  const struct sramtile_copy* const copy = &command->copy;
   switch (command->common.opcode) {
     case SRAMTILE_OP_CONV:
       return conv_operands(chip, &command->conv, operands);
@@ -102,8 +111,15 @@ int sramtile_operands(const struct sramtile_program* program, const union sramti
     case SRAMTILE_OP_LOAD_TABLE:
       operands[0] = table_operand("sram", table->sram, table->count, sramtile_tensor_at(program, table->tensor).dim1);
       return 1;
+    case SRAMTILE_OP_COPY:
+      operands[0] = moved_operand(chip, "target", copy->target, copy->channels, copy->rows, copy->cols,
+                                  copy->block_bytes);
+      operands[1] = operands[0];
+      operands[1].field = "source";
+      operands[1].start = copy->source;
+      return 2;
     default:
-      operands[0] = map_operand(chip, "sram", map->sram, map->channels, map->rows, map->cols, map->block_bytes);
+      operands[0] = moved_operand(chip, "sram", map->sram, map->channels, map->rows, map->cols, map->block_bytes);
       return 1;
   }
 }

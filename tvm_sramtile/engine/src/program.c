@@ -19,6 +19,7 @@ static const struct opcode* opcode_of(uint8_t code) {
       [SRAMTILE_OP_POOL] = {"POOL", sizeof(struct sramtile_pool), SRAMTILE_QUEUE_COMPUTE},
       [SRAMTILE_OP_RESIZE] = {"RESIZE", sizeof(struct sramtile_resize), SRAMTILE_QUEUE_COMPUTE},
       [SRAMTILE_OP_ELTWISE] = {"ELTWISE", sizeof(struct sramtile_eltwise), SRAMTILE_QUEUE_COMPUTE},
+      [SRAMTILE_OP_COPY] = {"COPY", sizeof(struct sramtile_copy), SRAMTILE_QUEUE_LOAD},
   };
   static const struct opcode NONE = {NULL, 0, 0};
   return code < sizeof OPCODES / sizeof *OPCODES && OPCODES[code].name != NULL ? &OPCODES[code] : &NONE;

@@ -112,6 +112,8 @@ static int32_t check_command(const struct shadow* shadow, const union sramtile_a
   const int queue = sramtile_opcode_queue(command->common.opcode);
   if (queue == SRAMTILE_QUEUE_STORE) return read_operand(shadow, first, at);
   if (queue == SRAMTILE_QUEUE_LOAD) {
+    const int32_t code = count > 1 ? read_operand(shadow, &operands[1], at) : SRAMTILE_OK; /* the source of a COPY */
+    if (code != SRAMTILE_OK) return code;
     if (first->block_bytes > 0) {
       write_area(shadow, first, whole, WRITE, at);
     } else {

@@ -70,9 +70,18 @@ static int32_t check_table(const struct sramtile_load_table* load, const struct 
   return SRAMTILE_OK;
 }
 
+static int32_t check_copy(const struct sramtile_program* program, const struct sramtile_copy* copy,
+                          const struct sramtile_fault* at) {
+  POSITIVE(copy, channels);
+  POSITIVE(copy, rows);
+  POSITIVE(copy, cols);
+  return sramtile_check_block(&program->header, copy->rows, copy->cols, copy->block_bytes, "block_bytes", at);
+}
+
 int32_t sramtile_check_dma(const struct sramtile_program* program, const union sramtile_any_command* command,
                            int in_prologue, const struct sramtile_fault* at) {
-  const uint32_t index = command->load.tensor; /* all have this field in one place */
+  if (command->common.opcode == SRAMTILE_OP_COPY) return check_copy(program, &command->copy, at);
+  const uint32_t index = command->load.tensor; /* all others have this field in one place */
   if (index >= program->header.tensor_count) return sramtile_fail(at, SRAMTILE_ERROR_NO_TENSOR, "tensor", index);
   const struct sramtile_tensor tensor = sramtile_tensor_at(program, index);
   if (in_prologue && tensor.image_stride != 0) {

@@ -1,0 +1,233 @@
+"""What lies in SRAM while a step runs: loads, stores, and what need not be loaded again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ints import Range
+from tvm_sramtile.ir import Role, Step, Tensor, dtype_bytes
+from tvm_sramtile.isa import Command, Opcode
+from tvm_sramtile.isa.table import (
+    COPY,
+    LOAD,
+    LOAD_TABLE,
+    LOAD_WEIGHTS,
+    STORE,
+)
+from tvm_sramtile.lower.slots import Slot, place_buffers
+from tvm_sramtile.lower.tensors import TensorTable
+from tvm_sramtile.lower.waits import Sequencer
+from tvm_sramtile.plan import Chunk, KernelPass, StepPlan
+from tvm_sramtile.plan.cut import input_extents
+from tvm_sramtile.plan.traffic import shared
+
+Convolution = Conv2d | Conv2dTranspose
+NOWHERE = Slot(0, 0)
+_ONE = Range(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SramMap:
+    """A map in SRAM: where it is, and the bytes from block to block."""
+
+    slot: Slot
+    block_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of an input map."""
+
+    channels: Range
+    rows: Range
+    cols: Range
+
+    @property
+    def area(self) -> int:
+        """Positions of a channel; 0: it lies wholly in padding."""
+        return len(self.rows) * len(self.cols)
+
+
+def window_of(chunk: Chunk, channels: Range) -> Window:
+    """What a chunk reads of these input channels."""
+    return Window(channels, chunk.row.read, chunk.col.read)
+
+
+@dataclass(slots=True)
+class StepMemory:
+    """What lies in SRAM while a step runs, and the commands that bring it there and back.
+
+    Attributes:
+        index: of the step.
+        slots: where the copies of each buffer are.
+    """
+
+    index: int
+    step: Step
+    plan: StepPlan
+    spec: AcceleratorSpec
+    table: TensorTable
+    prologue: Sequencer
+    body: Sequencer
+    slots: dict[str, tuple[Slot, ...]] = field(init=False)
+    out_block_bytes: int = field(init=False)  # from one channel block to the next, of the largest chunk
+    in_block_bytes: int = field(init=False)
+    _held: dict[str, Hashable] = field(default_factory=dict)  # what each buffer was last filled with
+    _turns: dict[str, int] = field(default_factory=dict)  # how often it was filled
+
+    def __post_init__(self) -> None:
+        self.slots = dict(place_buffers(self.plan, self.spec))
+        elem_bytes, layout = dtype_bytes(self.step.data.dtype), self.spec.layout
+        outs = (max(len(span.out) for span in spans) for spans in (self.plan.rows, self.plan.cols))
+        self.out_block_bytes = layout.block_elems(*outs) * elem_bytes
+        self.in_block_bytes = layout.block_elems(*input_extents(self.step, self.plan)) * elem_bytes
+
+    # What lies in SRAM.
+
+    def slot(self, buffer: str) -> Slot:
+        """The copy of a buffer that was filled last."""
+        slots = self.slots.get(buffer, (NOWHERE,))
+        return slots[max(0, self._turns.get(buffer, 0) - 1) % len(slots)]
+
+    def _fill(self, buffer: str, content: Hashable) -> Slot | None:
+        """The copy of ``buffer`` to fill with ``content`` next; ``None`` when it holds that already."""
+        if buffer in self._held and self._held[buffer] == content:
+            return None
+        self._held[buffer] = content
+        self._turns[buffer] = self._turns.get(buffer, 0) + 1
+        return self.slot(buffer)
+
+    # Loads and stores.
+
+    def load_vectors(self, chunk: Chunk) -> None:
+        out = self.prologue if self.plan.once_per_call else self.body
+        vectors: list[tuple[str, Tensor | None]] = [("bias", self.step.bias)]
+        if isinstance(self.step.op, Elementwise) and self.step.op.partner == "vector":
+            vectors.append(("vector", self.step.other))
+        vectors += [(f"vector {at}", activation.vector) for at, activation in enumerate(self.step.activations)]
+        for name, tensor in vectors:
+            slot = self._fill(name, chunk.channels) if tensor is not None else None
+            if tensor is not None and slot is not None:
+                block_bytes = self.spec.layout.block_elems(1, 1) * dtype_bytes(tensor.dtype)
+                self._move(out, LOAD, tensor, "vector", chunk.channels, _ONE, _ONE, SramMap(slot, block_bytes))
+
+    def load_map(self, buffer: str, tensor: Tensor, window: Window) -> SramMap:
+        """A part of an input map; nothing is loaded for one that lies wholly in padding."""
+        before, source = self._held.get(buffer), self.slot(buffer)
+        slot = self._fill(buffer, window) if window.area else None
+        if slot is not None:
+            kept = 0
+            if self.plan.rolled and isinstance(before, Window):
+                kept = self._keep(before, source, window, slot)
+            rows = Range(window.rows.start + kept, window.rows.stop)
+            if len(rows):
+                place = SramMap(slot, self.in_block_bytes)
+                self._move(self.body, LOAD, tensor, "data", window.channels, rows, window.cols, place, after=kept)
+        return SramMap(self.slot(buffer), self.in_block_bytes)
+
+    def load_anew(self, buffer: str, tensor: Tensor, window: Window) -> SramMap:
+        """The same, even where the buffer holds it already."""
+        self._held.pop(buffer, None)
+        return self.load_map(buffer, tensor, window)
+
+    def _keep(self, before: Window, source: Slot, window: Window, target: Slot) -> int:
+        """Copy the first rows of ``window`` from where ``before`` lies; returns how many there are."""
+        if (before.channels, before.cols) != (window.channels, window.cols):
+            return 0
+        kept = shared(window.rows, before.rows, rolled=True)
+        if kept:
+            row_bytes = self.spec.layout.row_elems(len(window.cols)) * dtype_bytes(self.step.data.dtype)
+            values = (
+                source.address + (window.rows.start - before.rows.start) * row_bytes,
+                target.address,
+                self.in_block_bytes,
+                len(window.channels),
+                kept,
+                len(window.cols),
+            )
+            self.body.add(Command(COPY, values, step=self.index), (source,), (target,))
+        return kept
+
+    def store(self, chunk: Chunk, source: SramMap) -> None:
+        first = self.step.output_channel
+        channels = Range(first + chunk.channels.start, first + chunk.channels.stop)
+        self._move(self.body, STORE, self.step.output, "output", channels, chunk.row.out, chunk.col.out, source)
+
+    def _move(
+        self,
+        out: Sequencer,
+        opcode: Opcode,
+        tensor: Tensor,
+        role: Role,
+        channels: Range,
+        rows: Range,
+        cols: Range,
+        place: SramMap,
+        after: int = 0,
+    ) -> None:
+        """A load or store of a box of a map, which lies in SRAM after so many rows of its place."""
+        row_bytes = self.spec.layout.row_elems(len(cols)) * dtype_bytes(tensor.dtype)
+        values = (
+            self.table.of(tensor, role, self.step),
+            channels.start,
+            len(channels),
+            rows.start,
+            len(rows),
+            cols.start,
+            len(cols),
+            place.slot.address + after * row_bytes,
+            place.block_bytes,
+            row_bytes,
+        )
+        dram, sram = (tensor.name,), (place.slot,)
+        reads, writes = (dram, sram) if opcode is LOAD else (sram, dram)
+        out.add(Command(opcode, values, step=self.index), reads, writes)
+
+    def load_weights(self, op: Convolution, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...]) -> None:
+        """The weights of some passes, one after the other in the buffer."""
+        weight = self.step.weight
+        if weight is None:
+            return
+        slot = self._fill("weights", (chunk.channels, ins, passes))
+        if slot is None:
+            return
+        out = self.prologue if self.plan.once_per_call else self.body
+        rows, cols = op.row_phases, op.col_phases
+        for kernel_pass, address in self.weight_addresses(chunk, ins, passes, slot):
+            row, col = rows[kernel_pass.row_phase], cols[kernel_pass.col_phase]
+            values = (
+                self.table.of(weight, "weight", self.step),
+                chunk.channels.start,
+                len(chunk.channels),
+                ins.start,
+                len(ins),
+                row.taps[kernel_pass.rows.start],
+                len(kernel_pass.rows),
+                row.tap_step,
+                col.taps[kernel_pass.cols.start],
+                len(kernel_pass.cols),
+                col.tap_step,
+                address,
+            )
+            out.add(Command(LOAD_WEIGHTS, values, step=self.index), (weight.name,), (slot,))
+
+    def weight_addresses(
+        self, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...], slot: Slot
+    ) -> Iterator[tuple[KernelPass, int]]:
+        address = slot.address
+        lanes = self.spec.channel_align
+        tap_bytes = self.spec.layout.blocks(len(chunk.channels)) * lanes * len(ins) * dtype_bytes(self.step.data.dtype)
+        for kernel_pass in passes:
+            if kernel_pass.taps:
+                yield kernel_pass, address
+                address += kernel_pass.taps * tap_bytes
+
+    def load_table(self, axis: str, tensor_step: Step, out: Range, taps: int) -> Slot:
+        slot = self._fill(f"{axis} table", out)
+        if slot is not None:
+            values = (self.table.of_resize(tensor_step, axis), out.start, len(out), slot.address)
+            self.body.add(Command(LOAD_TABLE, values, step=self.index), (), (slot,))
+        return self.slot(f"{axis} table")
