@@ -166,10 +166,15 @@ class Wanted:
 
     def tap_hull(self, axis: int, outs: Comb, taps: Taps) -> Span | None:
         """The ends of the positions that the outputs ``outs`` along an axis read with some taps; ``None``: nothing."""
-        key = (axis, outs, taps)
-        if self.conv is not None and key not in self._tap_hulls:
+        op, key = self.conv, (axis, outs, taps)
+        if isinstance(op, Conv2d):  # the quick way, for what is wholly inside the map
+            low = outs[0] * op.strides[axis] - op.padding[axis] + taps[0] * op.dilation[axis]
+            high = low + (outs[1] - 1) * outs[2] * op.strides[axis] + (taps[1] - 1) * taps[2] * op.dilation[axis]
+            if taps[2] > 0 and low >= 0 and high < self.axes[axis].size:
+                return low, high + 1
+        if op is not None and key not in self._tap_hulls:
             places = outs[0] + outs[2] * np.arange(outs[1], dtype=np.int64)
-            first, stop = tap_reads(self.conv, axis, places, [taps[0] + at * taps[2] for at in range(taps[1])])
+            first, stop = tap_reads(op, axis, places, [taps[0] + at * taps[2] for at in range(taps[1])])
             ends = (int(first.min()), int(stop.max()))
             self._tap_hulls[key] = ends if ends[0] < ends[1] else None
         return self._tap_hulls[key]
