@@ -143,7 +143,7 @@ def test_weights_are_stored_once(tmp_path: Path) -> None:
     for name, options in (("split", partitioned), ("none", front.partition_for_sramtile(network(1), SPEC))):
         front.export_library(options, str(tmp_path / name))
         sizes[name] = (tmp_path / name).stat().st_size
-    assert 147_456 <= sizes["split"] - sizes["none"] < 1.5 * 147_456
+    assert 0.9 * 147_456 < sizes["split"] - sizes["none"] < 1.5 * 147_456  # both are rounded up to pages
 
 
 @pytest.mark.parametrize("bound", [True, False])
