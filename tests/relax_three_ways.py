@@ -13,12 +13,12 @@ from tvm_sramtile import relax as front
 from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.frontend import Array, NetworkRun
 from tvm_sramtile.relax.codegen import compile_function
-from tvm_sramtile.relax.emit import cuts, region_function
+from tvm_sramtile.relax.emit import region_function
 
 
 def drawn(seed: int, most_pieces: int) -> Drawn | None:
     """The region of a seed; ``None`` where nothing is cut, or into too much."""
-    return draw(seed, most_pieces, cuts, _functions)
+    return draw(seed, most_pieces, _functions)
 
 
 def _functions(attributes: RegionAttributes, constants: Mapping[str, Array]) -> dict[bool, relax.Function]:

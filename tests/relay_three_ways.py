@@ -16,13 +16,13 @@ from tvm_sramtile.frontend import Array
 from tvm_sramtile.geometry import Resize2d
 from tvm_sramtile.ir import Step
 from tvm_sramtile.relay.codegen import compiled
-from tvm_sramtile.relay.emit import cuts, region_function
+from tvm_sramtile.relay.emit import region_function
 from tvm_sramtile.relay.functions import as_region, with_constants, with_text_attrs
 
 
 def drawn(seed: int, most_pieces: int) -> Drawn | None:
     """The region of a seed; ``None`` where nothing is cut, or into too much."""
-    return draw(seed, most_pieces, cuts, _functions, _of_relay)
+    return draw(seed, most_pieces, _functions, _of_relay)
 
 
 def _of_relay(step: Step) -> Step:

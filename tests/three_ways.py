@@ -43,14 +43,13 @@ class Drawn:
 def draw(
     seed: int,
     most_pieces: int,
-    cuts: Callable[..., bool],
     functions: Callable[[RegionAttributes, Mapping[str, Array]], Mapping[bool, Any]],
     as_here: Callable[[Step], Step] = lambda step: step,
 ) -> Drawn | None:
     """The region of a seed; ``None`` where nothing is cut, or into more pieces than TVM compiles soon.
 
-    The front end gives ``cuts``, whether it writes a step as several; ``functions`` of a region, with the values of its
-    constants by digest; and ``as_here``, a step as its TVM computes it.
+    The front end gives ``functions`` of a region, with the values of its constants by digest, and ``as_here``: a step
+    as its TVM computes it.
     """
     case, spec, options = whole_case(seed)
     region = replace(case.region, name=f"region_{seed}", steps=tuple(map(as_here, case.region.steps)))
@@ -58,9 +57,7 @@ def draw(
         attributes = RegionAttributes(region, plan_region(region, spec, options), spec, options)
     except DoesNotFit:  # the chip was made for the step as it was drawn
         return None
-    steps = list(zip(region.steps, attributes.plan.steps, strict=True))
-    pieces = sum(plan.chunk_count * len(plan.in_channels) * max(1, len(plan.passes)) for _, plan in steps)
-    if pieces > most_pieces or not any(cuts(step, plan, spec.unit_kernels) for step, plan in steps):
+    if attributes.pieces > most_pieces or not attributes.is_cut:
         return None
     return Drawn(seed, replace(case, region=region), attributes, functions(attributes, case.constants))
 

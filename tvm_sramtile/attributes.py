@@ -11,7 +11,7 @@ from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Region
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Plan
+from tvm_sramtile.plan import Plan, takes_several
 
 CODEGEN = "sramtile"
 _OPTIONS: TypeAdapter[Options] = TypeAdapter(Options)
@@ -25,6 +25,22 @@ class RegionAttributes:
     plan: Plan
     spec: AcceleratorSpec
     options: Options
+
+    @property
+    def pieces(self) -> int:
+        """The chunks of all steps; one that is the sum of several parts counts as that many."""
+        steps = self.plan.steps
+        return sum(step.chunk_count * len(step.in_channels) * max(1, len(step.passes)) for step in steps)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a step is written as more than one operator."""
+        steps = zip(self.region.steps, self.plan.steps, strict=True)
+        return any(takes_several(step, plan, self.spec.unit_kernels) for step, plan in steps)
+
+    def body_is_chunked(self, most_pieces: int) -> bool:
+        """Whether the body is written as chunks: it is cut, but not into more pieces than the option, or these."""
+        return self.is_cut and self.pieces <= (self.options.max_unrolled_chunks or most_pieces)
 
     def to_attrs(self) -> dict[str, str]:
         """The function attributes, by name."""

@@ -4,6 +4,9 @@ from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity, Term, Til
 from tvm_sramtile.plan.cut import DIRECTIONS, Cut, Direction
 from tvm_sramtile.plan.plan import Buffer, Chunk, KernelPass, Plan, Span, StepPlan, Traffic
 from tvm_sramtile.plan.planner import cut_step, plan_region
+from tvm_sramtile.plan.slices import ResizePart, SliceCapacity, cut_in_slices, resize_part
+from tvm_sramtile.plan.smaller import pool_in_two
+from tvm_sramtile.plan.terms import ConvTerm, conv_terms, takes_several
 from tvm_sramtile.plan.verdict import Verdict, judge
 
 __all__ = [
@@ -12,10 +15,13 @@ __all__ = [
     "Capacity",
     "Charge",
     "Chunk",
+    "ConvTerm",
     "Cut",
     "Direction",
     "KernelPass",
     "Plan",
+    "ResizePart",
+    "SliceCapacity",
     "Span",
     "SpecCapacity",
     "StepPlan",
@@ -23,7 +29,12 @@ __all__ = [
     "Tile",
     "Traffic",
     "Verdict",
+    "conv_terms",
+    "cut_in_slices",
     "cut_step",
     "judge",
     "plan_region",
+    "pool_in_two",
+    "resize_part",
+    "takes_several",
 ]

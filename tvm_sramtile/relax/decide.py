@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -114,23 +113,11 @@ def _region(steps: tuple[Step, ...]) -> Region:
 def _with_digests(step: Step, found: Found) -> Step:
     """The step with its literal operands as constants."""
 
-    def known(tensor: Tensor | None) -> Any:
-        if tensor is None or not is_constant(found.operands.get(tensor.name)):
-            return tensor
-        return replace(tensor, digest=_digest(found.operands[tensor.name]))
+    def known(tensor: Tensor) -> Tensor:
+        literal = found.operands.get(tensor.name)
+        return replace(tensor, digest=digest_of(constant_value(literal))) if is_constant(literal) else tensor
 
-    return replace(
-        step,
-        data=known(step.data),
-        weight=known(step.weight),
-        bias=known(step.bias),
-        other=known(step.other),
-        activations=tuple(replace(each, vector=known(each.vector)) for each in step.activations),
-    )
-
-
-def _digest(literal: Any) -> str:
-    return digest_of(constant_value(literal))
+    return step.with_inputs(known)
 
 
 def _several_images(found: Found) -> str:

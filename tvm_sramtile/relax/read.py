@@ -10,6 +10,7 @@ from tvm import relax
 
 from tvm_sramtile.geometry import Conv2d, Elementwise, Operator
 from tvm_sramtile.ir import Activation, Step, Tensor
+from tvm_sramtile.plan import pool_in_two
 from tvm_sramtile.relax.access import dtype_of, op_name, static_shape
 from tvm_sramtile.relax.read_concat import read_concat
 from tvm_sramtile.relax.read_convolution import read_conv2d, read_conv2d_transpose, read_matmul
@@ -23,7 +24,6 @@ from tvm_sramtile.relax.read_pointwise import (
     read_unary,
 )
 from tvm_sramtile.relax.read_spatial import (
-    pool_in_two,
     read_adaptive_avg_pool2d,
     read_avg_pool2d,
     read_max,

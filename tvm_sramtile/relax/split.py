@@ -12,12 +12,11 @@ from tvm import relax
 
 from tvm_sramtile.errors import DoesNotFit, OptionError, SramtileError, UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ir import Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import DIRECTIONS, Capacity, Cut, Direction, SpecCapacity, cut_step, judge
+from tvm_sramtile.plan import DIRECTIONS, Capacity, Direction, SpecCapacity, cut_in_slices, judge, takes_several
 from tvm_sramtile.relax.access import op_name
 from tvm_sramtile.relax.decide import Decision, decide_all, load_spec
-from tvm_sramtile.relax.emit import Emitter, SliceCapacity, body_is_chunked, chunked_step, cuts, region_function
+from tvm_sramtile.relax.emit import Emitter, body_is_chunked, chunked_step, region_function, sliceable
 from tvm_sramtile.relax.read import Found, find_steps
 from tvm_sramtile.relax.regions import ModuleEdit, Names, call_region
 from tvm_sramtile.relax.walk import Place, blocks_of, identity, plain_functions, rebuild
@@ -134,10 +133,10 @@ class SplitOversized:
         if not verdict.ok:
             return UnsupportedOp(prefix + verdict.reason)
         try:
-            cut = self._cut(step)
+            cut = cut_in_slices(step, capacity, self.options, self.axes, sliceable)
         except DoesNotFit as error:
             return DoesNotFit(f"{found.kind} {found.name}{str(error).removeprefix(f'{step.op.kind} {step.name}')}")
-        if not cuts(step, cut, capacity.unit_kernels):
+        if not takes_several(step, cut, capacity.unit_kernels):
             return None
 
         def chunks(out: Emitter) -> Any:
@@ -146,12 +145,6 @@ class SplitOversized:
             )
 
         return Replacement(found.places, chunks)
-
-    def _cut(self, step: Step) -> Cut:
-        try:
-            return cut_step(step, SliceCapacity(self.capacity), self.options, self.axes)
-        except DoesNotFit:  # in slices of a resize; what is taken row by row needs less
-            return cut_step(step, self.capacity, self.options, self.axes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tvm_sramtile.geometry import Elementwise
 from tvm_sramtile.ir import Activation, Step, Tensor
+from tvm_sramtile.plan import pool_in_two
 from tvm_sramtile.relay.access import dtype_of, named_ops, op_name, short_name, static_shape
 from tvm_sramtile.relay.graph import Graph, Node
 from tvm_sramtile.relay.read_concatenate import read_concatenate
@@ -14,7 +15,6 @@ from tvm_sramtile.relay.read_convolution import read_conv2d, read_conv2d_transpo
 from tvm_sramtile.relay.read_epilogue import Epilogue, epilogue_of, gate_at
 from tvm_sramtile.relay.read_pointwise import BINARY_NAMES, UNARY_NAMES, read_binary, read_unary
 from tvm_sramtile.relay.read_spatial import (
-    pool_in_two,
     read_adaptive_pool2d,
     read_avg_pool2d,
     read_global_pool2d,

@@ -11,12 +11,11 @@ from tvm import relay
 
 from tvm_sramtile.errors import DoesNotFit, OptionError, SramtileError, UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ir import Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import DIRECTIONS, Capacity, Cut, Direction, SpecCapacity, cut_step, judge
+from tvm_sramtile.plan import DIRECTIONS, Capacity, Direction, SpecCapacity, cut_in_slices, judge, takes_several
 from tvm_sramtile.relay.access import op_name
 from tvm_sramtile.relay.decide import Decision, decide_function, load_spec, raise_refusals, with_kind
-from tvm_sramtile.relay.emit import SliceCapacity, body_is_chunked, chunked_step, cuts, region_function
+from tvm_sramtile.relay.emit import body_is_chunked, chunked_step, region_function, sliceable
 from tvm_sramtile.relay.functions import Names, exchange, plain_functions, typed_copy, with_constants, with_text_attrs
 from tvm_sramtile.relay.graph import Edits, Graph, Lookup, Node, graph_of, placed
 from tvm_sramtile.relay.read import Found, find_steps
@@ -133,10 +132,10 @@ class SplitOversized:
         if not verdict.ok:
             return UnsupportedOp(prefix + verdict.reason)
         try:
-            cut = self._cut(step)
+            cut = cut_in_slices(step, capacity, self.options, self.axes, sliceable)
         except DoesNotFit as error:
             return DoesNotFit(with_kind(str(error), found))
-        if not cuts(step, cut, capacity.unit_kernels):
+        if not takes_several(step, cut, capacity.unit_kernels):
             return None
 
         def chunks(lookup: Lookup) -> Node:
@@ -146,12 +145,6 @@ class SplitOversized:
             )
 
         return chunks
-
-    def _cut(self, step: Step) -> Cut:
-        try:
-            return cut_step(step, SliceCapacity(self.capacity), self.options, self.axes)
-        except DoesNotFit:  # in slices of a resize; what is taken row by row needs less
-            return cut_step(step, self.capacity, self.options, self.axes)
 
 
 def outlined_function(decision: Decision, names: Names) -> tuple[Any, Any]:

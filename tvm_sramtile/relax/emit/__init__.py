@@ -2,17 +2,16 @@
 
 from tvm_sramtile.relax.emit.emitter import Emitter
 from tvm_sramtile.relax.emit.region import CONSTANTS, DEFAULT_UNROLLED_CHUNKS, body_is_chunked, region_function
-from tvm_sramtile.relax.emit.resizing import SliceCapacity
-from tvm_sramtile.relax.emit.steps import chunked_step, cuts, whole_step
+from tvm_sramtile.relax.emit.resizing import sliceable
+from tvm_sramtile.relax.emit.steps import chunked_step, whole_step
 
 __all__ = [
     "CONSTANTS",
     "DEFAULT_UNROLLED_CHUNKS",
     "Emitter",
-    "SliceCapacity",
     "body_is_chunked",
     "chunked_step",
-    "cuts",
     "region_function",
+    "sliceable",
     "whole_step",
 ]

@@ -11,7 +11,7 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Pool2d
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan import Chunk, Cut, StepPlan, Tile
-from tvm_sramtile.relax.emit.convolution import convolution_chunk, kernel_parts, whole_convolution
+from tvm_sramtile.relax.emit.convolution import convolution_chunk, whole_convolution
 from tvm_sramtile.relax.emit.emitter import Emitter
 from tvm_sramtile.relax.emit.pointwise import elementwise, finished
 from tvm_sramtile.relax.emit.pooling import pooling_chunk, whole_pooling
@@ -59,14 +59,6 @@ def chunked_step(
         rows = [_joined(site, [made(Chunk(part, row, col)) for col in cut.cols], "W") for row in cut.rows]
         channels.append(_joined(site, rows, "H"))
     return relaid(out, _joined(site, channels, "C"), site.layout, site.output_layout)
-
-
-def cuts(step: Step, cut: Cut | StepPlan, units: Units | None) -> bool:
-    """Whether ``chunked_step`` makes more of the step than one operator."""
-    pieces = len(cut.rows) * len(cut.cols) * len(cut.channels) * len(cut.in_channels)
-    if isinstance(step.op, Conv2d | Conv2dTranspose):
-        pieces *= len(kernel_parts(step.op, cut, units))
-    return pieces > 1
 
 
 def _whole(site: Site) -> Any:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from math import gcd
-
 from tvm import relay
 
-from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Window, conv_window
-from tvm_sramtile.ints import Range, cut
-from tvm_sramtile.plan import Chunk, Cut, StepPlan
-from tvm_sramtile.relay.emit.site import IOHW, NCHW, OIHW, Site, Units, is_dense, layout_of_weight
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose
+from tvm_sramtile.ints import Range
+from tvm_sramtile.plan import Chunk, ConvTerm, Cut, StepPlan, conv_terms
+from tvm_sramtile.relay.emit.site import IOHW, NCHW, OIHW, Site, is_dense, layout_of_weight
 from tvm_sramtile.relay.graph import Node
 
 Convolution = Conv2d | Conv2dTranspose
@@ -25,12 +21,9 @@ def whole_convolution(site: Site, op: Convolution) -> Node:
     return _plain(site, op, data, {}, op.padding, op.groups)
 
 
-def convolution_chunk(site: Site, op: Convolution, cut_: Cut | StepPlan, chunk: Chunk) -> Node:
+def convolution_chunk(site: Site, op: Convolution, cut: Cut | StepPlan, chunk: Chunk) -> Node:
     """The sum over parts of the input channels and of the kernel; zeros where the chunk reads nothing at all."""
-    if isinstance(op, Conv2dTranspose):
-        terms = _transposed_terms(site, op, chunk, cut_)
-    else:
-        terms = _terms(site, op, chunk, cut_)
+    terms = (_term(site, op, term) for term in conv_terms(op, cut, chunk, site.units))
     total = next(terms, None)
     if total is None:
         return relay.zeros(site.shape(len(chunk.channels), len(chunk.row.out), len(chunk.col.out)), site.dtype)
@@ -39,76 +32,13 @@ def convolution_chunk(site: Site, op: Convolution, cut_: Cut | StepPlan, chunk: 
     return total
 
 
-def kernel_parts(op: Convolution, cut_: Cut | StepPlan, units: Units | None) -> tuple[tuple[Range, Range], ...]:
-    """The taps (rows, cols) of the kernel that one operator of the graph computes at a time.
-
-    Of a plain convolution these are the passes. A transposed one is cut into blocks of so many neighbouring taps that
-    each phase has as many as a unit: one operator then stands for a pass in each phase.
-    """
-    if not isinstance(op, Conv2dTranspose):
-        return tuple((one.rows, one.cols) for one in cut_.passes)
-    unit = op.kernel if units is None else max(units, key=lambda pair: (pair[0] * pair[1], pair))
-    steps = [stride // gcd(stride, dilation) for stride, dilation in zip(op.strides, op.dilation, strict=True)]
-    rows, cols = (cut(op.kernel[axis], unit[axis] * steps[axis]) for axis in range(2))
-    return tuple((row, col) for row in rows for col in cols)
-
-
-def _terms(site: Site, op: Conv2d, chunk: Chunk, cut_: Cut | StepPlan) -> Iterator[Node]:
-    for channels, weights, groups in _channel_parts(op, chunk, cut_):
-        for rows, cols in kernel_parts(op, cut_, site.units):
-            row, col = _window(op, 0, chunk.row.out, rows), _window(op, 1, chunk.col.out, cols)
-            if not len(row.read) or not len(col.read):
-                continue
-            data = site.data_part(channels, row.read, col.read)
-            yield _plain(site, op, data, {**weights, "H": rows, "W": cols}, _pads(row, col), groups)
-
-
-def _window(op: Conv2d, axis: int, out: Range, taps: Range) -> Window:
-    """What some taps read along an axis for the outputs ``out``."""
-    size, stride, dilation = (op.in_rows, op.in_cols)[axis], op.strides[axis], op.dilation[axis]
-    return conv_window(out, size, len(taps), stride, dilation, op.padding[axis] - taps.start * dilation)
-
-
-def _transposed_terms(site: Site, op: Conv2dTranspose, chunk: Chunk, cut_: Cut | StepPlan) -> Iterator[Node]:
-    for channels, weights, groups in _channel_parts(op, chunk, cut_):
-        for rows, cols in kernel_parts(op, cut_, site.units):
-            top, left = (op.padding[axis] - taps.start * op.dilation[axis] for axis, taps in enumerate((rows, cols)))
-            part = replace(op, kernel=(len(rows), len(cols)), padding=(top, left, 0, 0))
-            row, col = part.row_window(chunk.row.out), part.col_window(chunk.col.out)
-            if not len(row.read) or not len(col.read):
-                continue
-            data = site.data_part(channels, row.read, col.read)
-            crop = _pads(row, col)
-            cropped = (max(0, crop[0]), max(0, crop[1]), max(0, crop[2]), max(0, crop[3]))
-            term = _transposed(site, op, data, {**weights, "H": rows, "W": cols}, cropped, groups)
-            yield term if min(crop) >= 0 else _with_zeros(term, crop)
-
-
-def _with_zeros(value: Node, crop: tuple[int, int, int, int]) -> Node:
-    """Rows and columns that have no contributor, where the crop is negative."""
-    top, left, bottom, right = (max(0, -pad) for pad in crop)
-    return relay.nn.pad(value, ((0, 0), (0, 0), (top, bottom), (left, right)))
-
-
-def _channel_parts(
-    op: Convolution, chunk: Chunk, cut_: Cut | StepPlan
-) -> Iterator[tuple[Range, dict[str, Range], int]]:
-    """The parts of the sum over channels: input channels, the ranges of the kernel's O and I, and groups."""
-    found, source = op.groups_of(chunk.channels), op.in_channel_range(chunk.channels)
-    first = found.start * op.out_channels_per_group
-    within = Range(chunk.channels.start - first, chunk.channels.stop - first)
-    if len(found) > 1:
-        within = Range(0, op.out_channels_per_group)
-    for part in cut_.in_channels:
-        ins = source if len(cut_.in_channels) == 1 else Range(source.start + part.start, source.start + part.stop)
-        if isinstance(op, Conv2dTranspose):
-            yield ins, {"I": ins, "O": within}, len(found)
-        else:
-            yield ins, {"I": part, "O": chunk.channels}, len(found)
-
-
-def _pads(row: Window, col: Window) -> tuple[int, int, int, int]:
-    return row.pad_before, col.pad_before, row.pad_after, col.pad_after
+def _term(site: Site, op: Convolution, term: ConvTerm) -> Node:
+    data = site.data_part(term.channels, term.rows, term.cols)
+    if isinstance(op, Conv2d):
+        return _plain(site, op, data, term.weights, term.pads, term.groups)
+    value = _transposed(site, op, data, term.weights, term.crop, term.groups)
+    top, left, bottom, right = term.added
+    return relay.nn.pad(value, ((0, 0), (0, 0), (top, bottom), (left, right))) if any(term.added) else value
 
 
 def _plain(site: Site, op: Conv2d, data: Node, parts: dict[str, Range], padding: tuple[int, ...], groups: int) -> Node:

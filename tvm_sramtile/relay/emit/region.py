@@ -9,21 +9,15 @@ from tvm import relay
 from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.ir import Tensor
 from tvm_sramtile.relay.emit.site import NCHW
-from tvm_sramtile.relay.emit.steps import chunked_step, cuts, whole_step
+from tvm_sramtile.relay.emit.steps import chunked_step, whole_step
 from tvm_sramtile.relay.graph import Node
 
 DEFAULT_UNROLLED_CHUNKS = 16
 
 
 def body_is_chunked(attributes: RegionAttributes) -> bool:
-    """Whether a region's body is written as chunks: it is cut, but not into too many.
-
-    A chunk that is the sum of several parts counts as that many chunks.
-    """
-    limit = attributes.options.max_unrolled_chunks or DEFAULT_UNROLLED_CHUNKS
-    steps = list(zip(attributes.region.steps, attributes.plan.steps, strict=True))
-    pieces = sum(plan.chunk_count * len(plan.in_channels) * max(1, len(plan.passes)) for _, plan in steps)
-    return any(cuts(step, plan, attributes.spec.unit_kernels) for step, plan in steps) and pieces <= limit
+    """Whether a region's body is written as chunks."""
+    return attributes.body_is_chunked(DEFAULT_UNROLLED_CHUNKS)
 
 
 def region_function(attributes: RegionAttributes, constants: Mapping[str, Node], *, chunked: bool) -> relay.Function:
