@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
-from conformance.cases import Case, Node
+from conformance.grammar import Case, Node, Source
 from numpy.typing import NDArray
 from tvm import relax
 from tvm.script import relax as R  # noqa: N812 (what everyone calls it)
@@ -42,48 +42,71 @@ def add_function(
     *,
     dataflow: bool = True,
     name: str = "main",
-) -> None:
+) -> tvm.ir.GlobalVar:
     with builder.function(name, params):
         if dataflow:
             with builder.dataflow():
                 result = builder.emit_output(build(builder, *params))
         else:
             result = builder.emit(build(builder, *params))
-        builder.emit_func_output(result)
+        return builder.emit_func_output(result)
 
 
 def case_module(case: Case) -> tvm.IRModule:
     """The graph of a conformance case."""
-    values = case.values()
-    params = [tensor(source.name, *source.shape) for source in case.sources if not source.constant]
-    known: dict[str, Any] = {str(param.name): param for param in params}
-    known |= {source.name: relax.const(values[source.name], "float32") for source in case.sources if source.constant}
+    builder = relax.BlockBuilder()
+    values, functions = case.values(), {}
 
-    def build(builder: relax.BlockBuilder, *_: Any) -> Any:
-        for node in case.nodes:
-            known[node.name] = builder.emit(_operator(builder, node, [known[name] for name in node.inputs]), node.name)
-        results = [known[name] for name in case.outputs]
-        return results[0] if len(results) == 1 else relax.Tuple(results)
+    def add(name: str, sources: Sequence[Source], nodes: Sequence[Node], outputs: tuple[Any, ...]) -> tvm.ir.GlobalVar:
+        params = [tensor(source.name, *source.shape) for source in sources if not source.constant]
+        known: dict[str, Any] = {str(param.name): param for param in params}
+        known |= {source.name: relax.const(values[source.name], "float32") for source in sources if source.constant}
 
-    return module(params, build)
+        def result(output: Any) -> Any:
+            return known[output] if isinstance(output, str) else relax.Tuple([result(part) for part in output])
+
+        def build(builder: relax.BlockBuilder, *_: Any) -> Any:
+            for node in nodes:
+                inputs = [known[name] for name in node.inputs]
+                known[node.name] = builder.emit(_operator(builder, node, inputs, functions), node.name)
+            return result(outputs[0] if len(outputs) == 1 else outputs)
+
+        return add_function(builder, params, build, name=name)
+
+    for function in case.functions:
+        functions[function.name] = add(function.name, function.sources, function.nodes, (function.nodes[-1].name,))
+    add("main", case.sources, case.nodes, case.outputs)
+    return builder.get()
 
 
-def _operator(builder: relax.BlockBuilder, node: Node, inputs: list[Any]) -> Any:
-    op = relax.op
+def _operator(builder: relax.BlockBuilder, node: Node, inputs: list[Any], functions: Mapping[str, Any]) -> Any:
+    op, attrs = relax.op, dict(node.attrs)
     match node.op:
-        case "conv2d":
-            return op.nn.conv2d(*inputs, **node.attrs)
+        case "conv2d" | "conv2d_transpose" | "max_pool2d" | "relu":
+            return getattr(op.nn, node.op)(*inputs, **attrs)
+        case "avg_pool2d":
+            return op.nn.avg_pool2d(*inputs, **attrs, count_include_pad=True)
+        case "resize2d":
+            return op.image.resize2d(*inputs, attrs.pop("size"), **attrs, cubic_alpha=-0.5)
+        case "pad":
+            top, left, bottom, right = attrs["width"]
+            return op.nn.pad(inputs[0], (0, 0, 0, 0, top, bottom, left, right), "constant", attrs["value"])
         case "bias_add":
-            return op.add(inputs[0], builder.emit(op.reshape(inputs[1], (1, -1, 1, 1))))
-        case "relu":
-            return op.nn.relu(inputs[0])
+            shape = [-1 if axis == attrs.get("axis", 1) else 1 for axis in range(4)]
+            return op.add(inputs[0], builder.emit(op.reshape(inputs[1], shape)))
         case "clip":
-            low, high = (relax.prim_value(float(node.attrs[name])) for name in ("low", "high"))
+            low, high = (relax.prim_value(float(attrs[name])) for name in ("low", "high"))
             return op.clip(inputs[0], low, high)
-        case "tanh":
-            return op.tanh(inputs[0])
-        case "add":
-            return op.add(*inputs)
+        case "tanh" | "add" | "multiply":
+            return getattr(op, node.op)(*inputs)
+        case "concatenate":
+            return op.concat(inputs, axis=1)
+        case "tuple":
+            return relax.Tuple(inputs)
+        case "item":
+            return relax.TupleGetItem(inputs[0], attrs["index"])
+        case "call":
+            return relax.Call(functions[attrs["function"]], inputs)
         case _:
             raise ValueError(f"no operator {node.op!r}")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from conformance.cases import Case, Node
+from conformance.grammar import Case, Node, Source
 from numpy.typing import NDArray
 from tvm import relay
 
@@ -37,33 +37,65 @@ def module(params: Sequence[Any], body: Any, **functions: Any) -> tvm.IRModule:
 
 def case_module(case: Case) -> tvm.IRModule:
     """The graph of a conformance case."""
-    values = case.values()
-    params = [tensor(source.name, *source.shape) for source in case.sources if not source.constant]
-    known: dict[str, Any] = {str(param.name_hint): param for param in params}
-    known |= {source.name: relay.const(values[source.name]) for source in case.sources if source.constant}
-    for node in case.nodes:
-        known[node.name] = _operator(node, [known[name] for name in node.inputs])
-    results = [known[name] for name in case.outputs]
-    return module(params, results[0] if len(results) == 1 else relay.Tuple(results))
+    values, functions = case.values(), {}
+
+    def function(sources: Sequence[Source], nodes: Sequence[Node], outputs: tuple[Any, ...]) -> Any:
+        params = [tensor(source.name, *source.shape) for source in sources if not source.constant]
+        known: dict[str, Any] = {str(param.name_hint): param for param in params}
+        known |= {source.name: relay.const(values[source.name]) for source in sources if source.constant}
+        for node in nodes:
+            known[node.name] = _operator(node, [known[name] for name in node.inputs], functions)
+
+        def result(output: Any) -> Any:
+            return known[output] if isinstance(output, str) else relay.Tuple([result(part) for part in output])
+
+        return relay.Function(params, result(outputs[0] if len(outputs) == 1 else outputs))
+
+    made = {}
+    for one in case.functions:
+        functions[one.name] = relay.GlobalVar(one.name)
+        made[functions[one.name]] = function(one.sources, one.nodes, (one.nodes[-1].name,))
+    made[relay.GlobalVar("main")] = function(case.sources, case.nodes, case.outputs)
+    return relay.transform.InferType()(tvm.IRModule(made))
 
 
-def _operator(node: Node, inputs: list[Any]) -> Any:
-    nn = relay.nn
+def _operator(node: Node, inputs: list[Any], functions: Mapping[str, Any]) -> Any:
+    nn, attrs = relay.nn, dict(node.attrs)
     match node.op:
-        case "conv2d":
-            return nn.conv2d(*inputs, **node.attrs)
-        case "bias_add":
-            return nn.bias_add(*inputs)
-        case "relu":
-            return nn.relu(inputs[0])
+        case "conv2d" | "conv2d_transpose":
+            return getattr(nn, node.op)(*inputs, **attrs, **_sizes(node, inputs[1]))
+        case "max_pool2d" | "bias_add" | "relu":
+            return getattr(nn, node.op)(*inputs, **attrs)
+        case "avg_pool2d":
+            return nn.avg_pool2d(*inputs, **attrs, count_include_pad=True)
+        case "resize2d":
+            return relay.image.resize2d(*inputs, **attrs, cubic_alpha=-0.5)
+        case "pad":
+            top, left, bottom, right = attrs["width"]
+            return nn.pad(inputs[0], ((0, 0), (0, 0), (top, bottom), (left, right)), attrs["value"])
         case "clip":
-            return relay.clip(inputs[0], node.attrs["low"], node.attrs["high"])
-        case "tanh":
-            return relay.tanh(inputs[0])
-        case "add":
-            return relay.add(*inputs)
+            return relay.clip(inputs[0], attrs["low"], attrs["high"])
+        case "tanh" | "add" | "multiply":
+            return getattr(relay, node.op)(*inputs)
+        case "concatenate":
+            return relay.concatenate(inputs, axis=1)
+        case "tuple":
+            return relay.Tuple(inputs)
+        case "item":
+            return relay.TupleGetItem(inputs[0], attrs["index"])
+        case "call":
+            return relay.Call(functions[attrs["function"]], inputs)
         case _:
             raise ValueError(f"no operator {node.op!r}")
+
+
+def _sizes(node: Node, weight: Any) -> dict[str, Any]:
+    """What Relay wants to be told beside the weight."""
+    layout = node.attrs.get("kernel_layout", "OIHW" if node.op == "conv2d" else "IOHW")
+    shape = weight.data.shape if isinstance(weight, relay.Constant) else weight.type_annotation.shape
+    extents = dict(zip(layout, map(int, shape), strict=True))
+    groups = node.attrs.get("groups", 1) if node.op == "conv2d_transpose" else 1
+    return {"channels": extents["O"] * groups, "kernel_size": (extents["H"], extents["W"])}
 
 
 def inputs_of(case: Case) -> dict[str, Array]:
@@ -86,12 +118,18 @@ def joined(modules: Mapping[str, tvm.IRModule]) -> tvm.IRModule:
         for var, function in mod.functions.items():
             if var.name_hint != "main":
                 new[var] = relay.GlobalVar(f"{key}__{var.name_hint}")
-                functions[new[var]] = function.with_attr("global_symbol", new[var].name_hint)
+        for var, name in new.items():
+            functions[name] = _with_calls_in(new, mod[var]).with_attr("global_symbol", name.name_hint)
         body = relay.bind(_with_calls_of(new, main.body), dict(zip(main.params, own, strict=True)))
         results += list(body.fields) if isinstance(body, relay.Tuple) else [body]
         params += own
     main = relay.Function(params, relay.Tuple(results))
     return relay.transform.InferType()(tvm.IRModule({**functions, relay.GlobalVar("main"): main}))
+
+
+def _with_calls_in(new: Mapping[Any, Any], function: Any) -> Any:
+    body = _with_calls_of(new, function.body)
+    return relay.Function(function.params, body, function.ret_type, function.type_params, function.attrs)
 
 
 def _with_calls_of(new: Mapping[Any, Any], body: Any) -> Any:

@@ -104,6 +104,46 @@ def test_counters_of_a_second_run_start_at_nought() -> None:
     assert (measured[0].calls, measured[0].images) == (1, 2)
 
 
+def test_a_function_called_twice_counts_each_call_once() -> None:
+    x, shape = graphs.tensor("x", 1, 4, 16, 10), (1, 4, 16, 10)
+
+    def block(builder: relax.BlockBuilder, value: Any) -> Any:
+        return op.nn.relu(builder.emit(op.nn.conv2d(value, graphs.literal(1, 4, 4, 3, 3), padding=1)))
+
+    builder = relax.BlockBuilder()
+    callee = graphs.add_function(builder, [graphs.tensor("y", *shape)], block, name="callee")
+    graphs.add_function(builder, [x], lambda b, x: relax.Call(callee, [b.emit(relax.Call(callee, [x]))]))
+    value = graphs.random(0, *shape)
+    partitioned = front.partition_for_sramtile(builder.get(), SPEC)
+    run = front.run_accelerator(partitioned, {"x": value})
+    once = front.run_accelerator(front.partition_for_sramtile(graphs.module([x], block), SPEC), {"x": value})
+    (region,) = run.regions.values()
+    assert [region.measured] == [one.measured for one in once.regions.values()]
+    np.testing.assert_array_equal(region.inputs[0], value)
+    graphs.assert_close(run.outputs, front.run_host(builder.get(), {"x": value}), 1e-4)
+
+
+@pytest.mark.parametrize("branch", [True, False])
+def test_regions_that_main_cannot_show_are_run(branch: bool) -> None:
+    shape = (1, 3, 16, 10)
+    x, flag = graphs.tensor("x", *shape), relax.Var("flag", relax.TensorType((), "bool"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, flag]):
+        truth = relax.SeqExpr([], x)
+        block = relax.BlockBuilder()
+        with block.function("unused", [x]):
+            made = block.emit(op.nn.conv2d(x, graphs.literal(1, 3, 3, 3, 3), padding=1))
+            block.emit_func_output(made)
+        other = block.get()["unused"].body
+        builder.emit_func_output(builder.emit(relax.If(flag, other, truth)))
+    partitioned = front.partition_for_sramtile(builder.get(), SPEC)
+    assert len(front.regions(partitioned)) == 1
+    inputs = {"x": graphs.random(0, *shape), "flag": np.array(branch)}
+    run = front.run_accelerator(partitioned, inputs)
+    assert run.regions == {}
+    graphs.assert_close(run.outputs, front.run_host(builder.get(), inputs), 1e-4)
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

@@ -19,7 +19,15 @@ from tvm_sramtile.relax.codegen import constant_values
 from tvm_sramtile.relax.emit import region_function
 from tvm_sramtile.relax.module import DEFAULT_TARGET
 from tvm_sramtile.relax.pipeline import PIPELINE
-from tvm_sramtile.relax.regions import ModuleEdit, attributes_in, functions_in_order, is_region, literals_in
+from tvm_sramtile.relax.regions import (
+    ModuleEdit,
+    Names,
+    attributes_in,
+    functions_in_order,
+    is_region,
+    literals_in,
+)
+from tvm_sramtile.relax.walk import plain_functions, rebuild
 
 MAIN = "main"
 
@@ -58,9 +66,11 @@ def run_host(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> tuple[Array, ...
 def run_accelerator(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> NetworkRun:
     """Run a partitioned module with the accelerator inside the TVM executable.
 
-    Regions that ``main`` does not call itself are run, but not among the results.
+    Of a region that is called several times (in a function that is), the first call is told of. Regions in the branches
+    of an ``if`` and in functions that call themselves are run, but not among the results.
     """
-    observed, calls = _observed(mod)
+    known = {var.name_hint for var in mod.get_global_vars()}  # copies of regions have new names
+    observed, calls = _observed(_flattened(mod))
     machine = relax.VirtualMachine(compile_partitioned(observed), tvm.cpu())
     arguments = _arguments(mod[MAIN], inputs)
 
@@ -73,7 +83,8 @@ def run_accelerator(mod: tvm.IRModule, inputs: Mapping[str, Array]) -> NetworkRu
     for call in calls:
         given = tuple(next(values) for _ in range(call.inputs))
         returned = tuple(next(values) for _ in range(call.outputs))
-        runs.setdefault(call.region, RegionRun(given, returned, measured[call.region].measured))
+        if call.region in known:
+            runs[call.region] = RegionRun(given, returned, measured[call.region].measured)
     return NetworkRun(_arrays(outputs), runs)
 
 
@@ -117,6 +128,31 @@ class _Call:
     region: str
     inputs: int
     outputs: int
+
+
+def _flattened(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module with plain functions inlined in ``main``, where each further call of a region is one of a copy."""
+    recursive = {var.name_hint for group in relax.analysis.detect_recursion(mod) for var in group}
+    plain = {var: f for var, f in plain_functions(mod) if var.name_hint not in {MAIN, *recursive}}
+    main = mod[MAIN].inline_functions(plain) if plain else mod[MAIN]
+    edit, names, called = ModuleEdit(mod), Names.of(mod), set[str]()
+
+    def rewrite(block: Any, position: int, _: bool) -> list[Any] | None:
+        binding = block.bindings[position]
+        var = called_function(getattr(binding, "value", None))
+        if var is None or not is_region(mod[var]):
+            return None
+        if var.name_hint not in called:
+            called.add(var.name_hint)
+            return None
+        name = names.new("copy")
+        copy = edit.add(name, mod[var].with_attr("global_symbol", name))
+        call = relax.Call(copy, binding.value.args)
+        relax.expr._update_type(call, binding.value.ty)
+        return [relax.VarBinding(binding.var, call)]
+
+    edit.add(MAIN, rebuild(main, rewrite))
+    return edit.result()
 
 
 def _observed(mod: tvm.IRModule) -> tuple[tvm.IRModule, tuple[_Call, ...]]:
