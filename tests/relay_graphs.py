@@ -39,7 +39,7 @@ def case_module(case: Case) -> tvm.IRModule:
     """The graph of a conformance case."""
     values, functions = case.values(), {}
 
-    def function(sources: Sequence[Source], nodes: Sequence[Node], outputs: tuple[Any, ...]) -> Any:
+    def function(sources: Sequence[Source], nodes: Sequence[Node], outputs: Sequence[Any], result_type: Any) -> Any:
         params = [tensor(source.name, *source.shape) for source in sources if not source.constant]
         known: dict[str, Any] = {str(param.name_hint): param for param in params}
         known |= {source.name: relay.const(values[source.name]) for source in sources if source.constant}
@@ -49,13 +49,14 @@ def case_module(case: Case) -> tvm.IRModule:
         def result(output: Any) -> Any:
             return known[output] if isinstance(output, str) else relay.Tuple([result(part) for part in output])
 
-        return relay.Function(params, result(outputs[0] if len(outputs) == 1 else outputs))
+        return relay.Function(params, result(outputs[0] if len(outputs) == 1 else outputs), result_type)
 
     made = {}
     for one in case.functions:
         functions[one.name] = relay.GlobalVar(one.name)
-        made[functions[one.name]] = function(one.sources, one.nodes, (one.nodes[-1].name,))
-    made[relay.GlobalVar("main")] = function(case.sources, case.nodes, case.outputs)
+        last = one.nodes[-1].name
+        made[functions[one.name]] = function(one.sources, one.nodes, (last,), relay.TensorType(one.shape))
+    made[relay.GlobalVar("main")] = function(case.sources, case.nodes, case.outputs, None)
     return relay.transform.InferType()(tvm.IRModule(made))
 
 

@@ -56,11 +56,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function beside ``main``, with constants of its own; it yields its last node."""
+    """A function beside ``main``, with constants of its own; it yields its last node, of this shape."""
 
     name: str
     sources: tuple[Source, ...]
     nodes: tuple[Node, ...]
+    shape: Shape
 
 
 @dataclass(frozen=True)

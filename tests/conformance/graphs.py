@@ -208,6 +208,7 @@ CASES: tuple[Case, ...] = (
                 "block",
                 (Source("data", (1, 4, 12, 10)), Source("w", (4, 4, 3, 3), True), Source("b", (4,), True)),
                 (conv_node("k", "data", "w"), Node("biased", "bias_add", ("k", "b")), Node("r", "relu", ("biased",))),
+                (1, 4, 12, 10),
             ),
         ),
     ),
