@@ -115,10 +115,8 @@ def joined(modules: Mapping[str, tvm.IRModule]) -> tvm.IRModule:
     for key, mod in modules.items():
         main = mod["main"]
         own = [relay.var(f"{key}.{param.name_hint}", param.checked_type) for param in main.params]
-        new: dict[Any, Any] = {}
-        for var, function in mod.functions.items():
-            if var.name_hint != "main":
-                new[var] = relay.GlobalVar(f"{key}__{var.name_hint}")
+        others = [var for var in mod.get_global_vars() if var.name_hint != "main"]
+        new = {var: relay.GlobalVar(f"{key}__{var.name_hint}") for var in others}
         for var, name in new.items():
             functions[name] = _with_calls_in(new, mod[var]).with_attr("global_symbol", name.name_hint)
         body = relay.bind(_with_calls_of(new, main.body), dict(zip(main.params, own, strict=True)))

@@ -147,7 +147,7 @@ CASES: tuple[Case, ...] = (
             Node("r1", "relu", ("s1",)),
             Node("c2", "conv2d", ("r1", "w2"), {"strides": (2, 2), "padding": (1, 1, 1, 1)}),
             Node("c3", "conv2d", ("r1", "w3"), {"strides": (2, 2)}),
-            Node("s2", "add", ("c3", "c2")),
+            Node("s2", "add", ("c2", "c3")),
             Node("y", "relu", ("s2",)),
         ),
         ("y",),
@@ -213,4 +213,3 @@ CASES: tuple[Case, ...] = (
         ),
     ),
 )
-

@@ -53,6 +53,7 @@ def read_conv2d(call: Node, scene: Scene) -> Reading:
 def read_conv2d_transpose(call: Node, scene: Scene) -> Reading:
     """``nn.conv2d_transpose``: the weights' O are the output channels of a group."""
     attrs, data, weight, layout, kernel_layout = _parts(call, scene)
+    weight, dilation = _dilation(weight, attrs, kernel_layout, scene)
     source, kernel = extents(data, layout), extents(weight, kernel_layout)
     padding, output_padding = _cropping(attrs)
     op = Conv2dTranspose(
@@ -64,7 +65,7 @@ def read_conv2d_transpose(call: Node, scene: Scene) -> Reading:
         strides=pair(attrs.strides),
         padding=padding,
         output_padding=output_padding,
-        dilation=pair(attrs.dilation),
+        dilation=dilation,
         groups=int(attrs.groups),
     )
     return Reading(op, data, layout, layout, weight, kernel_layout)
@@ -117,6 +118,17 @@ def _flat_multiplier(weight: Node, layout: str) -> Node:
     reshaped = relay.reshape(weight, flat)
     relay.transform.InferTypeLocal(reshaped)
     return reshaped
+
+
+def _dilation(weight: Node, attrs: Any, layout: str, scene: Scene) -> tuple[Node, tuple[int, int]]:
+    """Weight and dilation: a weight spread beforehand, as we write it ourselves for TVM's CPU, is dilated."""
+    spread, dilation = scene.graph.resolve(weight), pair(attrs.dilation)
+    if op_name(spread) != "nn.dilate" or dilation != (1, 1) or float(spread.attrs.dilation_value) != 0:
+        return weight, dilation
+    steps = dict(zip(layout, map(int, spread.attrs.strides), strict=True))
+    if steps["O"] != 1 or steps["I"] != 1:
+        return weight, dilation
+    return spread.args[0], (steps["H"], steps["W"])
 
 
 def _cropping(attrs: Any) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
