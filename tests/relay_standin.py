@@ -1,70 +1,21 @@
-"""A stand-in for planner and engine: ``y = x * w * factor`` over one vector, and an error when ``x[0]`` is 77."""
+"""Relay modules for the stand-in of the engine: ``y = x * w * factor`` over one vector."""
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
 from numpy.typing import NDArray
+from standin_engine import COUNTERS, ELEMENTS, program
 from tvm import relay, tir
 from tvm.contrib import graph_executor
 
 from tvm_sramtile.relay import codegen
 from tvm_sramtile.relay.module import RegionEntry, TensorType, host_target
 
-ELEMENTS = 10
 VECTOR = TensorType((ELEMENTS,), "float32")
-COUNTERS = 2
-ERROR_TEXT = "command 12 (load): rows 8-12 lie outside the map's 10 rows"
-
-HEADER = """\
-#pragma once
-#include <stdint.h>
-struct sramtile_counters { int64_t calls; int64_t images; };
-int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensors, int32_t count, int64_t images,
-                     struct sramtile_counters* counters, char* message, int32_t message_bytes);
-void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
-void sramtile_counters_reset(struct sramtile_counters* counters);
-int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode);
-#define SRAMTILE_COUNTERS(name, steps) static struct sramtile_counters name
-"""
-SOURCE = f"""\
-#include <stdio.h>
-#include <string.h>
-#include "engine.h"
-int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensors, int32_t count, int64_t images,
-                     struct sramtile_counters* counters, char* message, int32_t message_bytes) {{
-  const float *x = tensors[0], *w = tensors[1];
-  float factor;
-  memcpy(&factor, program, sizeof factor);
-  if (x[0] == 77) {{
-    snprintf(message, message_bytes, "{ERROR_TEXT}");
-    return 3;
-  }}
-  for (int out = 2; out < count; ++out)
-    for (int i = 0; i < {ELEMENTS}; ++i) ((float*)tensors[out])[i] = x[i] * w[i] * factor * (out - 1);
-  __atomic_fetch_add(&counters->calls, 1, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&counters->images, images, __ATOMIC_RELAXED);
-  return 0;
-}}
-void sramtile_counters_read(struct sramtile_counters* c, int64_t* out) {{ out[0] = c->calls; out[1] = c->images; }}
-void sramtile_counters_reset(struct sramtile_counters* c) {{ c->calls = c->images = 0; }}
-int32_t sramtile_counters_mode(struct sramtile_counters* c, int64_t mode) {{ return (int32_t)(c->calls = mode) * 0; }}
-"""
-
-
-def write_sources(directory: Path) -> Path:
-    """The engine's C sources."""
-    (directory / "engine.h").write_text(HEADER, encoding="utf-8")
-    (directory / "engine.c").write_text(SOURCE, encoding="utf-8")
-    return directory
-
-
-def program(factor: float, payload: bytes = b"") -> bytes:
-    return struct.pack("<f", factor) + payload
 
 
 def register(sources: Path, payload: bytes = b"") -> None:
@@ -76,7 +27,9 @@ def register(sources: Path, payload: bytes = b"") -> None:
         entry = RegionEntry(
             str(function.attrs["global_symbol"]), 1, (VECTOR,) * len(function.params), (VECTOR,) * outputs, COUNTERS
         )
-        return codegen.CompiledRegion(entry, program(float(function.attrs["factor"]), payload), ("step",))
+        return codegen.CompiledRegion(
+            entry, program(float(function.attrs["factor"]), len(function.params), payload), ("step",)
+        )
 
     codegen.register(compile_region, sources)
 

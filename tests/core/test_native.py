@@ -8,28 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from standin_engine import COUNTING, HEADER
 
 from tvm_sramtile.engine import native, stubs
 from tvm_sramtile.errors import ToolchainError
-
-HEADER = """\
-#pragma once
-#include <stdint.h>
-#define SRAMTILE_COUNTER_COUNT 2
-struct sramtile_counters { int64_t values[SRAMTILE_COUNTER_COUNT]; };
-#define SRAMTILE_COUNTERS(name, steps) static struct sramtile_counters name = {{0, steps}}
-int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensors, int32_t count, int64_t images,
-                     struct sramtile_counters* counters, char* message, int32_t message_bytes);
-void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
-void sramtile_counters_reset(struct sramtile_counters* counters);
-int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode);
-int64_t sramtile_sum(const uint8_t* bytes, uint64_t count);
-"""
 
 # Writes the sum of the program's bytes into the last tensor; a program that starts with 'E' fails.
 RUN = """\
 #include <stdio.h>
 #include "engine.h"
+int64_t sramtile_sum(const uint8_t* bytes, uint64_t count);
 int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensors, int32_t count, int64_t images,
                      struct sramtile_counters* counters, char* message, int32_t message_bytes) {
   if (bytes && program[0] == 'E') {
@@ -37,8 +25,8 @@ int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensor
     return 7;
   }
   *(int64_t*)tensors[count - 1] = sramtile_sum(program, bytes);
-  counters->values[0] += images;
-  counters->values[1] = (int64_t)((uintptr_t)program % 64);
+  counters->calls += images;
+  counters->images = (int64_t)((uintptr_t)program % 64);
   return 0;
 }
 """
@@ -55,16 +43,6 @@ static int64_t add_up(const uint8_t* bytes, uint64_t count) {
   return sum;
 }
 int64_t sramtile_sum(const uint8_t* bytes, uint64_t count) { return add_up(bytes, count); }
-void sramtile_counters_read(struct sramtile_counters* c, int64_t* out) {
-  for (int i = 0; i < SRAMTILE_COUNTER_COUNT; ++i) out[i] = c->values[i];
-}
-void sramtile_counters_reset(struct sramtile_counters* c) {
-  for (int i = 0; i < SRAMTILE_COUNTER_COUNT; ++i) c->values[i] = 0;
-}
-int32_t sramtile_counters_mode(struct sramtile_counters* c, int64_t mode) {
-  c->values[1] = mode;
-  return 0;
-}
 """
 
 # Stands for the library that TVM links: makes the hidden functions of a region visible.
@@ -102,7 +80,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def sources(tmp_path: Path) -> Path:
     directory = tmp_path / "engine sources"
     directory.mkdir()
-    for name, text in {"engine.h": HEADER, "run.c": RUN, "sum.c": SUM}.items():
+    for name, text in {"engine.h": HEADER, "run.c": RUN, "sum.c": SUM, "counting.c": COUNTING}.items():
         (directory / name).write_text(text, encoding="utf-8")
     return directory
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 import tvm
 import tvm_ffi
 from numpy.typing import NDArray
+from standin_engine import COUNTERS, ELEMENTS, ERROR_TEXT, program, write_sources
 from tvm import relax
 from tvm.script import relax as R  # noqa: N812 (what everyone calls it)
 
@@ -21,65 +21,24 @@ from tvm_sramtile.engine import native, stubs
 from tvm_sramtile.relax.module import RegionEntry, TensorType, runtime_modules
 from tvm_sramtile.relax.pipeline import register
 
-ELEMENTS = 10
 VECTOR = TensorType((ELEMENTS,), "float32")
-COUNTERS = 2
-ERROR_TEXT = "command 12 (load): rows 8-12 lie outside the map's 10 rows"
 X = np.arange(1, ELEMENTS + 1, dtype="float32")
 BAD = np.full(ELEMENTS, 77, dtype="float32")
-
-HEADER = """\
-#pragma once
-#include <stdint.h>
-struct sramtile_counters { int64_t calls; int64_t images; };
-int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensors, int32_t count, int64_t images,
-                     struct sramtile_counters* counters, char* message, int32_t message_bytes);
-void sramtile_counters_read(struct sramtile_counters* counters, int64_t* out);
-void sramtile_counters_reset(struct sramtile_counters* counters);
-int32_t sramtile_counters_mode(struct sramtile_counters* counters, int64_t mode);
-#define SRAMTILE_COUNTERS(name, steps) static struct sramtile_counters name
-"""
-# Output number n is x times the program's factor times n; an error when x[0] is 77.
-SOURCE = f"""\
-#include <stdio.h>
-#include <string.h>
-#include "engine.h"
-int32_t sramtile_run(const uint8_t* program, uint64_t bytes, void* const* tensors, int32_t count, int64_t images,
-                     struct sramtile_counters* counters, char* message, int32_t message_bytes) {{
-  const float* x = tensors[0];
-  float factor;
-  memcpy(&factor, program, sizeof factor);
-  if (x[0] == 77) {{
-    snprintf(message, message_bytes, "{ERROR_TEXT}");
-    return 3;
-  }}
-  for (int out = 1; out < count; ++out)
-    for (int i = 0; i < {ELEMENTS}; ++i) ((float*)tensors[out])[i] = x[i] * factor * out;
-  __atomic_fetch_add(&counters->calls, 1, __ATOMIC_RELAXED);
-  __atomic_fetch_add(&counters->images, images, __ATOMIC_RELAXED);
-  return 0;
-}}
-void sramtile_counters_read(struct sramtile_counters* c, int64_t* out) {{ out[0] = c->calls; out[1] = c->images; }}
-void sramtile_counters_reset(struct sramtile_counters* c) {{ c->calls = c->images = 0; }}
-int32_t sramtile_counters_mode(struct sramtile_counters* c, int64_t mode) {{ return (int32_t)(c->calls = mode) * 0; }}
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def back_end(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """In the place of the real back end, one whose regions have their factor as an attribute."""
-    sources = tmp_path_factory.mktemp("engine")
-    (sources / "engine.h").write_text(HEADER, encoding="utf-8")
-    (sources / "engine.c").write_text(SOURCE, encoding="utf-8")
+    sources = write_sources(tmp_path_factory.mktemp("engine"))
 
     def codegen(functions: Any, options: Any, constants: Any) -> list[Any]:
         directory = tmp_path_factory.mktemp("objects")
         names = [str(function.attrs["global_symbol"]) for function in functions]
         outputs = [int(function.attrs["outputs"]) for function in functions]
-        programs = [struct.pack("<f", float(function.attrs["factor"])) for function in functions]
+        programs = [program(float(function.attrs["factor"]), 1) for function in functions]
         regions = [
-            stubs.RegionProgram(name, program, 1 + count, ("step",))
-            for name, program, count in zip(names, programs, outputs, strict=True)
+            stubs.RegionProgram(name, code, 1 + count, ("step",))
+            for name, code, count in zip(names, programs, outputs, strict=True)
         ]
         objects = stubs.region_objects(regions, directory, sources)
         entries = [

@@ -11,16 +11,17 @@ import pytest
 import relay_standin as standin
 import tvm
 from numpy.typing import NDArray
+from standin_engine import COUNTERS, ELEMENTS, ERROR_TEXT, write_sources
 from tvm.contrib import graph_executor
 
-X = np.arange(1, standin.ELEMENTS + 1, dtype="float32")
-W = np.full(standin.ELEMENTS, 2, dtype="float32")
-BAD = np.full(standin.ELEMENTS, 77, dtype="float32")
+X = np.arange(1, ELEMENTS + 1, dtype="float32")
+W = np.full(ELEMENTS, 2, dtype="float32")
+BAD = np.full(ELEMENTS, 77, dtype="float32")
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return standin.write_sources(tmp_path_factory.mktemp("engine"))
+    return write_sources(tmp_path_factory.mktemp("engine"))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def run(executor: Any, x: NDArray[np.float32] = X) -> NDArray[np.float32]:
 
 
 def counters(library: Any, region: str) -> list[int]:
-    out = tvm.nd.array(np.full(standin.COUNTERS, -1, dtype="int64"))
+    out = tvm.nd.array(np.full(COUNTERS, -1, dtype="int64"))
     library.get_function(f"{region}__counters", query_imports=True)(out)
     return out.numpy().tolist()
 
@@ -57,29 +58,29 @@ def test_an_error_in_the_engine_reaches_the_caller_with_its_text(two_regions: Pa
     with pytest.raises(tvm.TVMError) as caught:
         run(executor, BAD)
     text = str(caught.value)
-    assert text.rstrip().endswith(f"sramtile region region_0: {standin.ERROR_TEXT}")
+    assert text.rstrip().endswith(f"sramtile region region_0: {ERROR_TEXT}")
     np.testing.assert_array_equal(run(executor), X * 60)
 
 
 def test_an_error_in_a_later_region_names_that_region(two_regions: Path) -> None:
     _, executor = standin.load(two_regions)
     with pytest.raises(tvm.TVMError) as caught:
-        executor.run(x=np.full(standin.ELEMENTS, 77 / 6, dtype="float32"), w=W)
-    assert str(caught.value).rstrip().endswith(f"sramtile region region_1: {standin.ERROR_TEXT}")
+        executor.run(x=np.full(ELEMENTS, 77 / 6, dtype="float32"), w=W)
+    assert str(caught.value).rstrip().endswith(f"sramtile region region_1: {ERROR_TEXT}")
 
 
 def test_wrong_tensors_are_refused_before_the_engine_runs(two_regions: Path) -> None:
     library, _ = standin.load(two_regions)
     entry = library.get_function("region_0", query_imports=True)
     before = counters(library, "region_0")
-    right, short = (tvm.nd.array(np.ones(size, dtype="float32")) for size in (standin.ELEMENTS, standin.ELEMENTS - 1))
+    right, short = (tvm.nd.array(np.ones(size, dtype="float32")) for size in (ELEMENTS, ELEMENTS - 1))
     with pytest.raises(
         tvm.TVMError, match=r"region_0: argument 1 must have the shape \(10,\): extent of axis 0 differs"
     ):
         entry(right, short, right)
     with pytest.raises(tvm.TVMError, match="dtype is expected to be float32"):
-        entry(right, right, tvm.nd.array(np.ones(standin.ELEMENTS, dtype="int32")))
-    shifted = tvm.nd.array(np.ones(standin.ELEMENTS, dtype="float32"))
+        entry(right, right, tvm.nd.array(np.ones(ELEMENTS, dtype="int32")))
+    shifted = tvm.nd.array(np.ones(ELEMENTS, dtype="float32"))
     shifted.handle.contents.byte_offset = 4
     with pytest.raises(tvm.TVMError, match="region_0: argument 0 must start at its data, without a byte offset"):
         entry(shifted, right, right)
@@ -102,7 +103,7 @@ def test_the_engine_is_linked_once(sources: Path, tmp_path: Path) -> None:
     size = [
         standin.build(standin.network(*[2.0] * regions), tmp_path / f"{regions}.so").read_bytes() for regions in (1, 3)
     ]
-    text = standin.ERROR_TEXT.encode()
+    text = ERROR_TEXT.encode()
     assert [content.count(text) for content in size] == [1, 1]
 
 
@@ -151,7 +152,7 @@ def test_a_fresh_process_without_the_package(sources: Path, tmp_path: Path) -> N
     result = subprocess.run(
         [sys.executable, "-c", FRESH, *map(str, paths)], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    assert result.stdout.splitlines() == ["6.0 14.0", f"TVMError: sramtile region region_0: {standin.ERROR_TEXT}"]
+    assert result.stdout.splitlines() == ["6.0 14.0", f"TVMError: sramtile region region_0: {ERROR_TEXT}"]
 
 
 def test_first_calls_from_many_threads(two_regions: Path) -> None:

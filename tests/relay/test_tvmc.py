@@ -14,6 +14,7 @@ import relay_standin as standin
 import tvm
 from core import oracle
 from onnx import TensorProto, helper, numpy_helper
+from standin_engine import ELEMENTS, write_sources
 
 from tvm_sramtile.errors import DoesNotFit, OptionError, SpecError
 from tvm_sramtile.hw.spec import AcceleratorSpec
@@ -26,8 +27,8 @@ from tvm_sramtile.relay.module import host_triple
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``y = relu(x * w)``, which the stand-in's partition replaces by its own region."""
     path = tmp_path_factory.mktemp("model") / "model.onnx"
-    vector = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [standin.ELEMENTS]) for name in "xy"}
-    weight = numpy_helper.from_array(np.full(standin.ELEMENTS, 2, dtype="float32"), "w")
+    vector = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [ELEMENTS]) for name in "xy"}
+    weight = numpy_helper.from_array(np.full(ELEMENTS, 2, dtype="float32"), "w")
     nodes = [helper.make_node("Mul", ["x", "w"], ["xw"]), helper.make_node("Relu", ["xw"], ["y"])]
     graph = helper.make_graph(nodes, "main", [vector["x"]], [vector["y"]], [weight])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
@@ -37,7 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def calls(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Replaces partition and planner; what the partition was called with is collected."""
-    standin.register(standin.write_sources(tmp_path_factory.mktemp("engine")))
+    standin.register(write_sources(tmp_path_factory.mktemp("engine")))
     seen: list[tuple[Any, ...]] = []
 
     def partition(module: Any, spec: Any = None, options: Any = None, *, params: Any = None) -> tvm.IRModule:
@@ -59,8 +60,8 @@ def test_compile_and_run(model: Path, calls: list[tuple[Any, ...]], tmp_path: Pa
     with tarfile.open(package) as archive:
         assert {"mod.so", "mod.json", "mod.params"} <= {name.removeprefix("./") for name in archive.getnames()}
 
-    x = np.arange(standin.ELEMENTS, dtype="float32")
-    np.savez(tmp_path / "in.npz", x=x, w=np.full(standin.ELEMENTS, 2, dtype="float32"))
+    x = np.arange(ELEMENTS, dtype="float32")
+    np.savez(tmp_path / "in.npz", x=x, w=np.full(ELEMENTS, 2, dtype="float32"))
     assert tvmc.main(["run", "--inputs", str(tmp_path / "in.npz"), "-o", str(result), str(package)]) == 0
     np.testing.assert_array_equal(np.load(result)["output_0"], x * 6)
 
