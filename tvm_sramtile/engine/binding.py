@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -60,11 +60,23 @@ def run(code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1, *, checke
         ValueError: an array has the wrong type, layout or size, or an output is read-only.
         EngineError: the engine refused the program or the call; the text is the engine's.
     """
+    return prepare(code, tensors, images, checked=checked)()
+
+
+def prepare(
+    code: bytes, tensors: Sequence[NDArray[Any]], images: int = 1, *, checked: bool = False
+) -> Callable[[], Measured]:
+    """Everything of ``run`` but the call: what is returned runs the program, as often as it is called, one at a time.
+
+    Raises:
+        ValueError: as ``run``; an ``EngineError`` comes with the call.
+    """
     if images < 0:
         raise ValueError(f"images = {images}: must not be negative")
     arrays = _checked(code, list(tensors), images)
     pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-    return _call(code, pointers, len(arrays), images, Mode.CHECKED if checked else Mode.RUN)
+    mode = Mode.CHECKED if checked else Mode.RUN
+    return lambda: _call(code, pointers, len(arrays), images, mode)
 
 
 def count(code: bytes, images: int = 1) -> Measured:

@@ -7,14 +7,14 @@ typedef void kernels(const struct sramtile_conv_job* job);
 /* Asked at each command: a kept answer would be state. It costs a load of what the C runtime has found out. */
 static kernels* kernels_of(const struct sramtile_conv_job* job) {
   if (job->lanes % 8 == 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    const int avx512 = __builtin_cpu_supports("avx512f");
+    const int avx512 = __builtin_cpu_supports("avx512f") != 0;
     if (job->lanes == 16 && job->stride_cols == 1) {
       return avx512 ? sramtile_conv_avx512_stride1 : sramtile_conv_avx2_stride1;
     }
     if (job->lanes == 16 && job->stride_cols == 2) {
       return avx512 ? sramtile_conv_avx512_stride2 : sramtile_conv_avx2_stride2;
     }
-    return sramtile_conv_avx2_any;
+    return job->lanes == 16 && avx512 ? sramtile_conv_avx512_any : sramtile_conv_avx2_any;
   }
   return job->lanes % 4 == 0 ? sramtile_conv_4 : sramtile_conv_1;
 }

@@ -32,6 +32,7 @@ void sramtile_conv_4(const struct sramtile_conv_job* job);
 void sramtile_conv_avx2_any(const struct sramtile_conv_job* job);
 void sramtile_conv_avx2_stride1(const struct sramtile_conv_job* job);
 void sramtile_conv_avx2_stride2(const struct sramtile_conv_job* job);
+void sramtile_conv_avx512_any(const struct sramtile_conv_job* job);
 void sramtile_conv_avx512_stride1(const struct sramtile_conv_job* job);
 void sramtile_conv_avx512_stride2(const struct sramtile_conv_job* job);
 #endif

@@ -84,9 +84,9 @@ static int32_t execute_command(struct call* call, const union sramtile_any_comma
 }
 
 /* Execute `count` commands; `commands` is where they start and, on success, where they end. */
-static int32_t execute_part(struct call* call, const uint8_t** commands, const char* part, uint32_t count,
+static int32_t execute_part(struct call* call, const uint8_t** commands, int part, uint32_t count,
                             struct sramtile_fault* at) {
-  at->part = part;
+  at->part = part == SRAMTILE_PROLOGUE ? "prologue command" : "body command";
   sramtile_part_start(&call->timeline);
   for (uint32_t index = 0; index < count; index++) {
     union sramtile_any_command command;
@@ -97,18 +97,18 @@ static int32_t execute_part(struct call* call, const uint8_t** commands, const c
     if (code != SRAMTILE_OK) return code;
     sramtile_measure(call->program, &command, &call->timeline, &call->measured);
   }
-  sramtile_part_end(&call->timeline, &call->measured);
+  sramtile_part_end(&call->timeline, &call->program->peak[part], &call->measured);
   return SRAMTILE_OK;
 }
 
 static int32_t execute_program(struct call* call, int64_t images, struct sramtile_fault* at) {
   const struct sramtile_header* const header = &call->program->header;
   const uint8_t* body = call->program->commands;
-  int32_t code = execute_part(call, &body, "prologue command", header->prologue_commands, at);
+  int32_t code = execute_part(call, &body, SRAMTILE_PROLOGUE, header->prologue_commands, at);
   for (int64_t image = 0; image < images && header->body_commands > 0 && code == SRAMTILE_OK; image++) {
     const uint8_t* commands = body;
     call->dram.image = image;
-    code = execute_part(call, &commands, "body command", header->body_commands, at);
+    code = execute_part(call, &commands, SRAMTILE_BODY, header->body_commands, at);
   }
   if (code == SRAMTILE_OK) sramtile_total(&call->measured, header, images);
   return code;

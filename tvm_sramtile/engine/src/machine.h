@@ -18,6 +18,13 @@ struct sramtile_entry {
 } __attribute__((may_alias));
 _Static_assert(sizeof(struct sramtile_entry) == 8, "no gaps in sramtile_entry");
 
+enum { SRAMTILE_PROLOGUE, SRAMTILE_BODY, SRAMTILE_PARTS };
+
+/* How many bytes of each memory the operands of some commands reach. */
+struct sramtile_peak {
+  uint64_t bytes[SRAMTILE_MEMORIES];
+};
+
 /* A program's bytes and where its parts start. Records may lie unaligned: they are copied out, never pointed to. */
 struct sramtile_program {
   struct sramtile_header header;
@@ -26,6 +33,7 @@ struct sramtile_program {
   const uint8_t* constants;
   uint64_t memory_start[SRAMTILE_MEMORIES + 1]; /* SRAM address of each memory's first byte, and of the end */
   uint64_t memory_end[SRAMTILE_MEMORIES];       /* SRAM address after each memory's last byte */
+  struct sramtile_peak peak[SRAMTILE_PARTS];    /* set by sramtile_validate */
 };
 
 /* A command of any opcode. */
@@ -65,7 +73,7 @@ struct sramtile_operand {
 struct sramtile_measured {
   uint64_t* values; /* as in a counter block; the sums over all steps are taken last */
   uint64_t count;   /* of the values */
-  uint64_t memory_peak_bytes[SRAMTILE_MEMORIES];
+  struct sramtile_peak peak;
 };
 
 struct sramtile_timeline {
@@ -118,7 +126,7 @@ int32_t sramtile_opcode_queue(uint8_t opcode);
 uint32_t sramtile_fetch(const uint8_t* bytes, union sramtile_any_command* command); /* returns its bytes */
 
 /* validate.c: every rule of the instruction set, before anything is executed. */
-int32_t sramtile_validate(const struct sramtile_program* program, int32_t tensor_count, int64_t images,
+int32_t sramtile_validate(struct sramtile_program* program, int32_t tensor_count, int64_t images,
                           struct sramtile_fault* at);
 
 /* operands.c: the SRAM operands of a command, as many as returned; those that a compute command writes come first. */
@@ -160,7 +168,8 @@ int32_t sramtile_timeline_new(struct sramtile_timeline* timeline, const struct s
                               const struct sramtile_fault* at);
 void sramtile_timeline_free(struct sramtile_timeline* timeline);
 void sramtile_part_start(struct sramtile_timeline* timeline);
-void sramtile_part_end(const struct sramtile_timeline* timeline, struct sramtile_measured* measured);
+void sramtile_part_end(const struct sramtile_timeline* timeline, const struct sramtile_peak* peak,
+                       struct sramtile_measured* measured);
 void sramtile_measure(const struct sramtile_program* program, const union sramtile_any_command* command,
                       struct sramtile_timeline* timeline, struct sramtile_measured* measured);
 int32_t sramtile_measured_new(struct sramtile_measured* measured, const struct sramtile_header* header,

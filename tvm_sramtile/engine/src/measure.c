@@ -32,12 +32,16 @@ static uint64_t finish_of(const struct sramtile_timeline* timeline, int queue, u
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-void sramtile_part_end(const struct sramtile_timeline* timeline, struct sramtile_measured* measured) {
+void sramtile_part_end(const struct sramtile_timeline* timeline, const struct sramtile_peak* peak,
+                       struct sramtile_measured* measured) {
   uint64_t end = 0;
   for (int queue = 0; queue < SRAMTILE_QUEUE_COUNT; queue++) {
     end = larger(end, finish_of(timeline, queue, timeline->done[queue]));
   }
   measured->values[SRAMTILE_COUNT_CYCLES] = sramtile_add(measured->values[SRAMTILE_COUNT_CYCLES], end);
+  for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
+    measured->peak.bytes[memory] = larger(measured->peak.bytes[memory], peak->bytes[memory]);
+  }
 }
 
 static void schedule(struct sramtile_timeline* timeline, const struct sramtile_command* command, int queue,
@@ -131,18 +135,6 @@ static uint64_t measure_compute(const struct sramtile_header* chip, const union 
   return sramtile_mul(sramtile_mul(positions, taps), sramtile_ceil_div(channels, chip->mac_out));
 }
 
-static void measure_peak(const struct sramtile_program* program, const union sramtile_any_command* command,
-                         struct sramtile_measured* measured) {
-  struct sramtile_operand operands[SRAMTILE_MAX_OPERANDS];
-  const int count = sramtile_operands(program, command, operands);
-  for (int index = 0; index < count; index++) {
-    uint32_t memory = 0;
-    while (operands[index].start >= program->memory_start[memory + 1]) memory++;
-    const uint64_t end = operands[index].start + operands[index].bytes - program->memory_start[memory];
-    measured->memory_peak_bytes[memory] = larger(measured->memory_peak_bytes[memory], end);
-  }
-}
-
 void sramtile_measure(const struct sramtile_program* program, const union sramtile_any_command* command,
                       struct sramtile_timeline* timeline, struct sramtile_measured* measured) {
   const int queue = sramtile_opcode_queue(command->common.opcode);
@@ -157,7 +149,6 @@ void sramtile_measure(const struct sramtile_program* program, const union sramti
   schedule(timeline, &command->common, queue, cycles);
   add(&counts[SRAMTILE_COMMAND_COUNT_BUSY_CYCLES], cycles);
   add(&counts[SRAMTILE_COMMAND_COUNT_COMMANDS], 1);
-  measure_peak(program, command, measured);
 }
 
 int32_t sramtile_measured_new(struct sramtile_measured* measured, const struct sramtile_header* header,
@@ -175,7 +166,7 @@ void sramtile_total(struct sramtile_measured* measured, const struct sramtile_he
   values[SRAMTILE_COUNT_CALLS] = 1;
   values[SRAMTILE_COUNT_IMAGES] = (uint64_t)images;
   for (uint32_t memory = 0; memory < SRAMTILE_MEMORIES; memory++) {
-    values[SRAMTILE_COUNT_SRAM_PEAK_BYTES] += measured->memory_peak_bytes[memory];
+    values[SRAMTILE_COUNT_SRAM_PEAK_BYTES] += measured->peak.bytes[memory];
   }
   for (uint32_t step = 0; step < header->step_count; step++) {
     for (uint32_t opcode = 1; opcode <= SRAMTILE_OPCODE_COUNT; opcode++) {

@@ -21,11 +21,10 @@ int32_t sramtile_check_dma(const struct sramtile_program* program, const union s
 int32_t sramtile_check_compute(const struct sramtile_program* program, const union sramtile_any_command* command,
                                const struct sramtile_fault* at);
 
-/* validate_operands.c: each operand lies within one memory; what a compute command writes overlaps nothing else. */
+/* validate_operands.c: each operand lies within one memory, and how far they reach is added to the peak; what a compute
+ * command writes overlaps nothing else. */
 int32_t sramtile_check_operands(const struct sramtile_program* program, const union sramtile_any_command* command,
-                                const struct sramtile_fault* at);
-int32_t sramtile_check_overlap(const struct sramtile_program* program, const union sramtile_any_command* command,
-                               const struct sramtile_fault* at);
+                                struct sramtile_peak* peak, const struct sramtile_fault* at);
 /* A map's blocks hold its rows. */
 int32_t sramtile_check_block(const struct sramtile_header* chip, uint32_t rows, uint32_t cols, uint32_t block_bytes,
                              const char* field, const struct sramtile_fault* at);

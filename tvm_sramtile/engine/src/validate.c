@@ -108,16 +108,14 @@ static int32_t check_tensors(const struct sramtile_program* program, int64_t ima
 }
 
 static int32_t check_command(const struct sramtile_program* program, const union sramtile_any_command* command,
-                             int in_prologue, const struct sramtile_fault* at) {
+                             int in_prologue, struct sramtile_peak* peak, const struct sramtile_fault* at) {
   const int compute = sramtile_opcode_queue(command->common.opcode) == SRAMTILE_QUEUE_COMPUTE;
   if (command->common.opcode != SRAMTILE_OP_CONV && command->common.flags != 0) {
     return sramtile_fail(at, SRAMTILE_ERROR_FLAGS, "flags", command->common.flags);
   }
-  int32_t code = compute ? sramtile_check_compute(program, command, at)
-                         : sramtile_check_dma(program, command, in_prologue, at);
-  if (code == SRAMTILE_OK) code = sramtile_check_operands(program, command, at);
-  if (code == SRAMTILE_OK && compute) code = sramtile_check_overlap(program, command, at);
-  return code;
+  const int32_t code = compute ? sramtile_check_compute(program, command, at)
+                               : sramtile_check_dma(program, command, in_prologue, at);
+  return code == SRAMTILE_OK ? sramtile_check_operands(program, command, peak, at) : code;
 }
 
 /* What a command waits for must come before it, or the queues would wait for each other forever. */
@@ -135,10 +133,11 @@ static int32_t check_waits(const struct sramtile_command* command, const uint32_
   return SRAMTILE_OK;
 }
 
-static int32_t check_part(const struct sramtile_program* program, const uint8_t** commands, const char* part,
-                          uint32_t count, int in_prologue, struct sramtile_fault* at) {
+static int32_t check_part(struct sramtile_program* program, const uint8_t** commands, int part, uint32_t count,
+                          struct sramtile_fault* at) {
+  struct sramtile_peak peak = {0};
   uint32_t issued[SRAMTILE_QUEUE_COUNT] = {0};
-  at->part = part;
+  at->part = part == SRAMTILE_PROLOGUE ? "prologue command" : "body command";
   for (uint32_t index = 0; index < count; index++) {
     union sramtile_any_command command;
     *commands += sramtile_fetch(*commands, &command);
@@ -150,15 +149,16 @@ static int32_t check_part(const struct sramtile_program* program, const uint8_t*
     }
     code = check_waits(&command.common, issued, at);
     if (code != SRAMTILE_OK) return code;
-    code = check_command(program, &command, in_prologue, at);
+    code = check_command(program, &command, part == SRAMTILE_PROLOGUE, &peak, at);
     if (code != SRAMTILE_OK) return code;
     issued[sramtile_opcode_queue(command.common.opcode)]++;
   }
   at->command = NULL;
+  program->peak[part] = peak;
   return SRAMTILE_OK;
 }
 
-int32_t sramtile_validate(const struct sramtile_program* program, int32_t tensor_count, int64_t images,
+int32_t sramtile_validate(struct sramtile_program* program, int32_t tensor_count, int64_t images,
                           struct sramtile_fault* at) {
   const struct sramtile_header* const header = &program->header;
   at->index = -1;
@@ -167,9 +167,7 @@ int32_t sramtile_validate(const struct sramtile_program* program, int32_t tensor
   if (code == SRAMTILE_OK) code = check_header(header, at);
   if (code == SRAMTILE_OK) code = check_tensors(program, images, at);
   const uint8_t* commands = program->commands;
-  if (code == SRAMTILE_OK) {
-    code = check_part(program, &commands, "prologue command", header->prologue_commands, 1, at);
-  }
-  if (code == SRAMTILE_OK) code = check_part(program, &commands, "body command", header->body_commands, 0, at);
+  if (code == SRAMTILE_OK) code = check_part(program, &commands, SRAMTILE_PROLOGUE, header->prologue_commands, at);
+  if (code == SRAMTILE_OK) code = check_part(program, &commands, SRAMTILE_BODY, header->body_commands, at);
   return code;
 }
