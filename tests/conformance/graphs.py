@@ -192,6 +192,36 @@ CASES: tuple[Case, ...] = (
         (4,),
     ),
     Case(
+        "a14_pad_with_a_value",
+        (Source("x", (1, 8, 16, 16)), Source("w", (8, 8, 3, 3), True)),
+        (Node("padded", "pad", ("x",), {"width": (1, 1, 1, 1), "value": -5.0}), conv_node("y", "padded", "w", 0)),
+        ("y",),
+        8192,
+        (4,),
+        about="a quantized convolution was padded with 0; int8 with its zero point comes with int8",
+    ),
+    Case(
+        "a14_pad_with_0",
+        (Source("x", (1, 8, 16, 16)), Source("w", (8, 8, 3, 3), True)),
+        (Node("padded", "pad", ("x",), {"width": (2, 0, 1, 3), "value": 0.0}), conv_node("y", "padded", "w")),
+        ("y",),
+        8192,
+        (5,),
+        about="padding that a convolution can do becomes its own",
+    ),
+    Case(
+        "pad_with_other_readers",
+        (Source("x", (1, 4, 12, 10)), Source("w", (4, 4, 3, 3), True)),
+        (
+            Node("padded", "pad", ("x",), {"width": (1, 1, 1, 1), "value": 0.0}),
+            conv_node("y", "padded", "w", 0),
+            Node("r", "relu", ("padded",)),
+        ),
+        ("y", "r"),
+        2560,
+        (3,),
+    ),
+    Case(
         "several_functions",
         (Source("x", (1, 4, 12, 10)), Source("v", (4, 4, 1, 1), True)),
         (

@@ -11,6 +11,7 @@ from tvm import relax
 from tvm_sramtile.frontend import HostOp
 from tvm_sramtile.relax.access import called_function, elements_of, op_name, static_shape
 from tvm_sramtile.relax.decide import NO_UNIT, decide_function
+from tvm_sramtile.relax.pads import pad_reasons
 from tvm_sramtile.relax.partition import partitioned_with
 from tvm_sramtile.relax.read import find_steps
 from tvm_sramtile.relax.regions import functions_in_order
@@ -52,7 +53,8 @@ def _reasons(mod: tvm.IRModule, function: relax.Function) -> dict[Place, str]:
     partitioned = partitioned_with(mod)
     if partitioned is None:
         return {place: NOT_PARTITIONED for found in find_steps(function) for place in found.places}
-    return {place: made.reason for made in decide_function(function, *partitioned) for place in made.places}
+    reasons = {place: made.reason for made in decide_function(function, *partitioned) for place in made.places}
+    return {**reasons, **pad_reasons(function)}
 
 
 def _host_op(binding: Any, op: str, reason: str | None) -> HostOp:

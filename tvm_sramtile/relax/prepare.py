@@ -1,4 +1,4 @@
-"""What comes before partitioning: parameters bound, constants folded, imported forms that hide an operator undone."""
+"""What comes before partitioning: parameters bound, constants and padding folded, imported forms that hide an operator undone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tvm_sramtile.errors import ModelError
 from tvm_sramtile.relax.batch_norm import fold_batch_norm, open_batch_norm
 from tvm_sramtile.relax.limits import name_limits
 from tvm_sramtile.relax.literals import fold_constants
+from tvm_sramtile.relax.pads import fold_pads
 from tvm_sramtile.relax.regions import ModuleEdit
 from tvm_sramtile.relax.walk import plain_functions
 
@@ -32,7 +33,7 @@ def prepare(mod: tvm.IRModule, params: Params | None = None) -> tvm.IRModule:
     mod = name_limits(mod)
     edit = ModuleEdit(mod)
     for var, function in plain_functions(mod):
-        folded = open_batch_norm(fold_batch_norm(function))
+        folded = open_batch_norm(fold_batch_norm(fold_pads(function)))
         if folded is not function:
             edit.replace(var, folded)
     return edit.result()

@@ -13,6 +13,7 @@ from tvm_sramtile.relay.access import named_ops, op_name, static_shape
 from tvm_sramtile.relay.decide import NO_UNIT, decide_function
 from tvm_sramtile.relay.functions import read_marks, typed_copy
 from tvm_sramtile.relay.graph import Graph, Node, graph_of, is_closed, post_order
+from tvm_sramtile.relay.pads import pad_reasons
 from tvm_sramtile.relay.read import find_steps
 
 NOT_PARTITIONED = "the module has not been partitioned"
@@ -61,7 +62,8 @@ def _reasons(mod: tvm.IRModule, graph: Graph) -> dict[Node, str]:
         return {node: NOT_PARTITIONED for found in find_steps(graph) for node in found.nodes}
     # One that fits can only stand here if somebody has added it after the partition.
     decisions = decide_function(graph, *marks)
-    return {node: made.reason or NOT_PARTITIONED for made in decisions for node in made.found.nodes}
+    reasons = {node: made.reason or NOT_PARTITIONED for made in decisions for node in made.found.nodes}
+    return {**reasons, **pad_reasons(graph)}
 
 
 def macs_of(call: Node) -> int:

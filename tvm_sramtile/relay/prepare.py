@@ -1,6 +1,6 @@
 """What is done to an imported module before it is partitioned.
 
-Parameters are bound, batch norm and constants folded, and what changes nothing is left out.
+Parameters are bound, batch norm, constants and padding folded, and what changes nothing is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tvm_sramtile.errors import ModelError
 from tvm_sramtile.relay.access import dtype_of, is_constant, op_name, static_shape
 from tvm_sramtile.relay.functions import exchange, is_plain
 from tvm_sramtile.relay.graph import Edits, Graph, Lookup, Node, graph_of
+from tvm_sramtile.relay.pads import fold_pads
 from tvm_sramtile.relay.reading import CHANNELS_FIRST, is_vector
 
 
@@ -45,7 +46,7 @@ def prepare_module(mod: tvm.IRModule, params: Mapping[str, Any]) -> tvm.IRModule
     folded = {var.name_hint: function for var, function in work.functions.items()}
     changed = {var: folded[var.name_hint] for var, function in functions.items() if _is_open(function)}
     typed = exchange(mod, {**functions, **changed})
-    for simplify in (_without_pads, _with_sums):
+    for simplify in (fold_pads, _with_sums):
         while True:
             simpler = {var: new for var in changed if (new := simplify(typed[var])) is not None}
             if not simpler:
@@ -76,20 +77,6 @@ def _is_open(function: Any) -> bool:
         return False
     nested = (node for node in graph_of(function.body).order if isinstance(node, relay.Function))
     return all(is_plain(node) for node in nested)
-
-
-def _without_pads(function: Any) -> Any:
-    """Without ``nn.pad`` that pads nothing, as importers put before pools; ``None`` when there is none."""
-    graph = graph_of(function.body)
-    edits = Edits()
-    for node in graph.order:
-        if op_name(node) == "nn.pad" and not any(int(width) for axis in node.attrs.pad_width for width in axis):
-            edits.replace[node] = _first_operand(node)
-    return edits.apply(function, graph) if edits.replace else None
-
-
-def _first_operand(call: Node) -> Callable[[Lookup], Node]:
-    return lambda lookup: lookup(call.args[0])
 
 
 def _with_sums(function: Any) -> Any:

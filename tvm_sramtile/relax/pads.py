@@ -1,0 +1,127 @@
+"""Explicit padding: what convolutions can do themselves becomes theirs, all else stays with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+
+from tvm_sramtile.relax.access import op_name
+from tvm_sramtile.relax.emit import Emitter
+from tvm_sramtile.relax.walk import Place, Uses, blocks_of, identity, rebuild
+
+PAD = "relax.nn.pad"
+NO_READER = "no unit of the accelerator pads: convolutions do, where they alone read the map"
+
+Width = tuple[tuple[int, int], ...]
+"""Positions before and after each axis."""
+
+
+def fold_pads(function: relax.Function) -> relax.Function:
+    """Each ``nn.pad`` of rows and columns with 0 that ``conv2d`` alone reads becomes padding of these.
+
+    One that pads nothing is left out.
+    """
+    while True:
+        folded = _folded_once(function)
+        if folded is function:
+            return function
+        function = folded
+
+
+def pad_reasons(function: relax.Function) -> Mapping[Place, str]:
+    """Why the pads that are left are no convolution's."""
+    found = {}
+    for block in blocks_of(function.body):
+        for position, binding in enumerate(block.bindings):
+            call = getattr(binding, "value", None)
+            if op_name(call) == PAD:
+                found[identity(block), position] = _refusal(call) or NO_READER
+    return found
+
+
+def _folded_once(function: relax.Function) -> relax.Function:
+    """With the pads folded that read no pad which is folded, too."""
+    if not any(op_name(getattr(b, "value", None)) == PAD for block in blocks_of(function.body) for b in block.bindings):
+        return function
+    uses = Uses.of(function)
+    gone: set[Place] = set()
+    new: dict[Place, Any] = {}
+    for block in blocks_of(function.body):
+        for position, binding in enumerate(block.bindings):
+            call = getattr(binding, "value", None)
+            if op_name(call) != PAD:
+                continue
+            if not any(any(axis) for axis in _width(call)):
+                new[identity(block), position] = call.args[0]
+                continue
+            readers = () if _refusal(call) else _convolutions(binding.var, block, uses)
+            places = [(identity(block), at) for at in readers]
+            if places and not any(place in new for place in places):
+                gone.add((identity(block), position))
+                convolutions = (block.bindings[at].value for at in readers)
+                new |= {place: _padded(one, call) for place, one in zip(places, convolutions, strict=True)}
+
+    def rewrite(block: Any, position: int, dataflow: bool) -> list[Any] | None:
+        place = (identity(block), position)
+        if place in gone:
+            return []
+        if place not in new:
+            return None
+        out = Emitter("", dataflow=dataflow)
+        out.bind(block.bindings[position].var, new[place])
+        return out.bindings
+
+    return rebuild(function, rewrite) if new else function
+
+
+def _refusal(pad: Any) -> str:
+    """Why no convolution can do this; "" where one may."""
+    mode, value = str(pad.attrs.pad_mode), float(pad.attrs.pad_value)
+    if mode != "constant":
+        return f"pad_mode = {mode!r}: convolutions pad with 0"
+    if value != 0:
+        return f"pad_value = {value}: convolutions pad with 0"
+    width = _width(pad)
+    if any(min(axis) < 0 for axis in width) or sum(axis != (0, 0) for axis in width) > 2:
+        return f"pad_width = {width}: convolutions pad rows and columns"
+    return ""
+
+
+def _width(pad: Any) -> Width:
+    flat = [int(extent) for extent in pad.attrs.pad_width]
+    return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _convolutions(var: Any, block: Any, uses: Uses) -> Sequence[int]:
+    """The positions of the convolutions whose data the padded map ``var`` is, if it is used in no other way."""
+    readers, width = uses.consumers(var, block) or (), _width(uses.definition(var))
+    for at in readers:
+        call = getattr(block.bindings[at], "value", None)
+        if op_name(call) != "relax.nn.conv2d" or identity(call.args[0]) != identity(var):
+            return ()
+        layout = str(call.attrs.data_layout)
+        if len(width) != len(layout):
+            return ()
+        if any(axis != (0, 0) and letter not in "HW" for axis, letter in zip(width, layout, strict=True)):
+            return ()
+    return readers if len(set(readers)) == len(readers) else ()
+
+
+def _padded(convolution: Any, pad: Any) -> Any:
+    attrs = convolution.attrs
+    width = dict(zip(str(attrs.data_layout), _width(pad), strict=True))
+    (above, below), (left, right) = width["H"], width["W"]
+    return relax.op.nn.conv2d(
+        pad.args[0],
+        convolution.args[1],
+        strides=attrs.strides,
+        padding=[int(own) + more for own, more in zip(attrs.padding, (above, left, below, right), strict=True)],
+        dilation=attrs.dilation,
+        groups=attrs.groups,
+        data_layout=attrs.data_layout,
+        kernel_layout=attrs.kernel_layout,
+        out_layout=attrs.out_layout,
+        out_dtype=attrs.out_dtype or None,
+    )
