@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from onnx_suite.run import Outcome
 
 _NO_UNIT = "no unit of the accelerator computes it"
+_PADS = "convolutions pad with 0"
+_NO_READER = "no unit of the accelerator pads: convolutions do, where they alone read the map"
 _ROI = "coordinate_transformation_mode 'tf_crop_and_resize' is not supported"
 _DTYPE = "dtype uint8 of data: the accelerator takes float32"
 
@@ -73,11 +75,10 @@ _FAULTS = {
     ),
 }
 _HOST = {
-    "test_ConstantPad2d": (f"pad: {_NO_UNIT}",),
-    "test_ReflectionPad2d": (f"pad: {_NO_UNIT}",),
-    "test_ReplicationPad2d": (f"pad: {_NO_UNIT}",),
-    "test_ZeroPad2d": (f"pad: {_NO_UNIT}",),
-    "test_conv_with_autopad_same": (f"pad: {_NO_UNIT}",),
+    "test_ConstantPad2d": (f"pad: pad_value = 2.0: {_PADS}",),
+    "test_ReflectionPad2d": (f"mirror_pad: {_NO_UNIT}",),
+    "test_ReplicationPad2d": (f"replicate_pad: {_NO_UNIT}",),
+    "test_ZeroPad2d": (f"pad: {_NO_READER}",),
     "test_maxpool_2d_uint8": (_DTYPE,),
     "test_resize_tf_crop_and_resize": (_ROI,),
     "test_resize_tf_crop_and_resize_extrapolation_value": (_ROI,),
@@ -90,10 +91,10 @@ _HOST = {
 # Relay's importer pads before the pool where auto_pad is SAME.
 _SAME_PADS = {
     **{
-        f"test_maxpool_2d_{name}": (f"pad: {_NO_UNIT}",)
+        f"test_maxpool_2d_{name}": (f"pad: pad_value = -3.4028234663852886e+38: {_PADS}",)
         for name in ("precomputed_same_upper", "same_lower", "same_upper")
     },
-    **{f"test_lppool_2d_{name}": (f"pad: {_NO_UNIT}", f"power: {_NO_UNIT}") for name in ("same_lower", "same_upper")},
+    **{f"test_lppool_2d_{name}": (f"pad: {_NO_READER}", f"power: {_NO_UNIT}") for name in ("same_lower", "same_upper")},
 }
 
 RELAX = Known(
@@ -121,6 +122,8 @@ RELAY = Known(
     host={
         **_HOST,
         **_SAME_PADS,
+        "test_ReflectionPad2d": (f"pad: pad_mode = 'reflect': {_PADS}",),
+        "test_ReplicationPad2d": (f"pad: pad_mode = 'edge': {_PADS}",),
     },
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import relax_graphs as graphs
-from tvm import relax
+from tvm import relax, te, tirx, topi
 from tvm.relax import op
 
 from tvm_sramtile import relax as front
@@ -16,6 +16,7 @@ from tvm_sramtile.relax.prepare import prepare
 X = graphs.tensor("x", 2, 4, 6, 5)
 INPUT = graphs.random(0, 2, 4, 6, 5)
 NO_READER = "no unit of the accelerator pads: convolutions do, where they alone read the map"
+NO_UNIT = "no unit of the accelerator computes it"
 
 
 def pad(x: Any, *width: int, value: float = 0.0, mode: str = "constant") -> Any:
@@ -101,5 +102,42 @@ def test_padding_that_stays_on_the_host_has_a_reason(name: str) -> None:
     mod = graphs.module([X], build)
     partitioned = front.partition_for_sramtile(mod)
     assert [(o.op, o.reason) for o in front.host_ops(partitioned)] == [("nn.pad", reason)]
+    run = front.run_accelerator(partitioned, {"x": INPUT})
+    graphs.assert_close(run.outputs, graphs.run_plain(mod, INPUT), 1e-4)
+
+
+LOWERED: dict[str, tuple[Callable[..., Any], list[tuple[str, str]]]] = {
+    "zero": (lambda b, x: conv(lowered(b, x, 0.0)), []),
+    "value": (lambda b, x: conv(lowered(b, x, 2.0)), [("nn.pad", "pad_value = 2.0: convolutions pad with 0")]),
+    "pool": (lambda b, x: op.nn.max_pool2d(lowered(b, x, 0.0), 2), [("nn.pad", NO_READER)]),
+    "mirrored": (
+        lambda b, x: conv(b.emit_te(topi.nn.mirror_pad, x, [0, 0, 1, 2], [0, 0, 0, 3], "REFLECT")),
+        [("call_tir mirror_pad", NO_UNIT)],
+    ),
+    "shifted": (lambda b, x: conv(b.emit_te(shifted, x)), [("call_tir shifted", NO_UNIT)]),
+}
+
+
+def lowered(b: Any, x: Any, value: float) -> Any:
+    return b.emit_te(topi.nn.pad, x, [0, 0, 1, 2], [0, 0, 0, 3], value)
+
+
+def shifted(x: Any) -> Any:
+    """Like padding, but of a column more on the right than the map says."""
+
+    def element(image: Any, channel: Any, row: Any, col: Any) -> Any:
+        inside = tirx.all(row >= 1, col >= 2, col < 6)
+        return tirx.if_then_else(inside, x[image, channel, row - 1, col - 2], tirx.const(0.0, "float32"))
+
+    return te.compute((2, 4, 7, 10), element, name="shifted")
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_padding_that_the_importer_has_lowered(name: str) -> None:
+    build, left = LOWERED[name]
+    mod = graphs.module([X], build)
+    assert "call_tir" in graphs.ops_of(mod)
+    partitioned = front.partition_for_sramtile(mod)
+    assert [(o.op, o.reason) for o in front.host_ops(partitioned)] == left
     run = front.run_accelerator(partitioned, {"x": INPUT})
     graphs.assert_close(run.outputs, graphs.run_plain(mod, INPUT), 1e-4)

@@ -35,7 +35,7 @@ def pad_reasons(function: relax.Function) -> Mapping[Place, str]:
     found = {}
     for block in blocks_of(function.body):
         for position, binding in enumerate(block.bindings):
-            call = getattr(binding, "value", None)
+            call: Any = getattr(binding, "value", None)
             if op_name(call) == PAD:
                 found[identity(block), position] = _refusal(call) or NO_READER
     return found
@@ -50,7 +50,7 @@ def _folded_once(function: relax.Function) -> relax.Function:
     new: dict[Place, Any] = {}
     for block in blocks_of(function.body):
         for position, binding in enumerate(block.bindings):
-            call = getattr(binding, "value", None)
+            call: Any = getattr(binding, "value", None)
             if op_name(call) != PAD:
                 continue
             if not any(any(axis) for axis in _width(call)):
@@ -98,7 +98,7 @@ def _convolutions(var: Any, block: Any, uses: Uses) -> Sequence[int]:
     """The positions of the convolutions whose data the padded map ``var`` is, if it is used in no other way."""
     readers, width = uses.consumers(var, block) or (), _width(uses.definition(var))
     for at in readers:
-        call = getattr(block.bindings[at], "value", None)
+        call: Any = getattr(block.bindings[at], "value", None)
         if op_name(call) != "relax.nn.conv2d" or identity(call.args[0]) != identity(var):
             return ()
         layout = str(call.attrs.data_layout)

@@ -1,4 +1,4 @@
-"""What comes before partitioning: parameters bound, constants and padding folded, imported forms that hide an operator undone."""
+"""What comes before partitioning: parameters bound, constants and padding folded, hidden operators named."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import tvm
 
 from tvm_sramtile.errors import ModelError
 from tvm_sramtile.relax.batch_norm import fold_batch_norm, open_batch_norm
-from tvm_sramtile.relax.limits import name_limits
 from tvm_sramtile.relax.literals import fold_constants
+from tvm_sramtile.relax.lowered import name_lowered
 from tvm_sramtile.relax.pads import fold_pads
 from tvm_sramtile.relax.regions import ModuleEdit
 from tvm_sramtile.relax.walk import plain_functions
@@ -30,7 +30,7 @@ def prepare(mod: tvm.IRModule, params: Params | None = None) -> tvm.IRModule:
     """
     mod = _bind(mod, params or {})
     mod = fold_constants(mod)
-    mod = name_limits(mod)
+    mod = name_lowered(mod)
     edit = ModuleEdit(mod)
     for var, function in plain_functions(mod):
         folded = open_batch_norm(fold_batch_norm(fold_pads(function)))

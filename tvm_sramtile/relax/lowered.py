@@ -1,11 +1,13 @@
-"""``maximum`` and ``minimum`` that an importer has lowered already (ONNX ``Clip``, so ReLU6), as operators again."""
+"""What an importer has lowered already, as operators again: limits (ONNX ``Clip``, so ReLU6) and padding."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+import tvm_ffi
+from tvm import relax, tirx, topi
 
 from tvm_sramtile.relax.access import attributes_of, dtype_of, static_shape
 from tvm_sramtile.relax.emit import Emitter
@@ -15,42 +17,88 @@ from tvm_sramtile.relax.walk import blocks_of, identity, plain_functions, rebuil
 _OPS = {"Max": relax.op.maximum, "Min": relax.op.minimum}
 
 
-def name_limits(mod: tvm.IRModule) -> tvm.IRModule:
-    """Each ``call_tir`` of a function that is nothing but an elementwise limit becomes the operator."""
-    limits = {
-        var.name_hint: limit
+_Named = Callable[[Any], Any]
+"""From the ``call_tir`` of a function to the operator; to ``None`` where it would mean something else."""
+
+
+def name_lowered(mod: tvm.IRModule) -> tvm.IRModule:
+    """Each ``call_tir`` of a function that is nothing but an elementwise limit or padding becomes the operator."""
+    named = {
+        var.name_hint: operator
         for var, function in mod.functions_items()
-        if isinstance(function, tirx.PrimFunc) and (limit := _limit_of(function)) is not None
+        if isinstance(function, tirx.PrimFunc) and (operator := _operator_of(function)) is not None
     }
-    if not limits:
+    if not named:
         return mod
     edit = ModuleEdit(mod)
     for var, function in plain_functions(mod):
-        rewritten = _rewritten(function, limits)
+        rewritten = _rewritten(function, named)
         if rewritten is not function:
             edit.replace(var, rewritten)
     return _without_unused(edit.result(), mod)
 
 
-_Limit = tuple[Any, "float | None", int]
-"""An operator, its literal limit if it has one, and the number of tensors that it takes."""
-
-
-def _limit_of(function: tirx.PrimFunc) -> _Limit | None:
-    """What a function does, if all it does is an elementwise limit."""
+def _operator_of(function: tirx.PrimFunc) -> _Named | None:
+    """What a function does, if all it does is an elementwise limit or padding with a number."""
     store = _elementwise_store(function)
     if store is None:
         return None
     *inputs, output = function.params
-    operator = _OPS.get(type(store.value).__name__)
-    if operator is None or not store.buffer.same_as(output) or not inputs:
+    if not store.buffer.same_as(output) or not inputs:
         return None
+    operator = _OPS.get(type(store.value).__name__)
+    return _pad(function, store) if operator is None else _limit(operator, store, inputs)
+
+
+def _limit(operator: Any, store: Any, inputs: list[Any]) -> _Named | None:
     first, second = store.value.a, store.value.b
     if not _is_load(first, inputs[0], list(store.indices)):
         return None
-    if isinstance(second, tirx.FloatImm) and len(inputs) == 1:
-        return operator, float(second.value), 1
-    return (operator, None, 2) if len(inputs) == 2 and _is_load(second, inputs[1], []) else None
+    number = float(second.value) if isinstance(second, tirx.FloatImm) and len(inputs) == 1 else None
+    if number is None and not (len(inputs) == 2 and _is_load(second, inputs[1], [])):
+        return None
+
+    def limited(call: Any) -> Any:
+        data, *rest = call.args[1].fields
+        # The same shape and type in and out: then the operator cannot mean anything else.
+        if static_shape(call) is None or static_shape(call) != static_shape(data):
+            return None
+        return operator(data, *rest) if number is None else operator(data, relax.const(number, dtype_of(data)))
+
+    return limited
+
+
+def _pad(function: tirx.PrimFunc, store: Any) -> _Named | None:
+    """Padding as TOPI writes it: the element read is as far behind the one written as padding is before the map."""
+    choice = store.value
+    if not getattr(getattr(choice, "op", None), "name", "").endswith("if_then_else"):
+        return None
+    _, load, value = choice.args
+    if not isinstance(value, tirx.FloatImm) or len(getattr(load, "indices", ())) != len(store.indices):
+        return None
+    before = [getattr(getattr(index, "b", 0), "value", 0) for index in load.indices]
+
+    def padded(call: Any) -> Any:
+        data = call.args[1].fields[0]
+        source, out = static_shape(data), static_shape(call)
+        if len(call.args[1].fields) != 1 or source is None or out is None or len(source) != len(before):
+            return None
+        after = [whole - part - first for whole, part, first in zip(out, source, before, strict=True)]
+        if min(*before, *after) < 0 or not _is_padding(function, data, before, after, float(value.value)):
+            return None
+        width = [extent for pair in zip(before, after, strict=True) for extent in pair]
+        return relax.op.nn.pad(data, width, "constant", float(value.value))
+
+    return padded
+
+
+def _is_padding(function: tirx.PrimFunc, data: Any, before: list[int], after: list[int], value: float) -> bool:
+    """Whether a function is exactly what TOPI makes of this padding."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", data.ty)
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit_te(topi.nn.pad, x, before, after, value))
+    made = [one for one in builder.get().functions.values() if isinstance(one, tirx.PrimFunc)]
+    return len(made) == 1 and bool(tvm_ffi.structural_equal(made[0], function, map_free_vars=True))
 
 
 def _elementwise_store(function: tirx.PrimFunc) -> Any:
@@ -89,11 +137,11 @@ def _is_load(expr: Any, tensor: Any, indices: list[Any]) -> bool:
     )
 
 
-def _rewritten(function: relax.Function, limits: dict[str, _Limit]) -> relax.Function:
+def _rewritten(function: relax.Function, named: Mapping[str, _Named]) -> relax.Function:
     calls: dict[tuple[int, int], tuple[Any, Any]] = {}
     for block in blocks_of(function.body):
         for position, binding in enumerate(block.bindings):
-            new = _operator_of(getattr(binding, "value", None), limits)
+            new = _named(getattr(binding, "value", None), named)
             if new is not None:
                 calls[identity(block), position] = (binding.var, new)
 
@@ -108,18 +156,11 @@ def _rewritten(function: relax.Function, limits: dict[str, _Limit]) -> relax.Fun
     return rebuild(function, rewrite) if calls else function
 
 
-def _operator_of(value: Any, limits: dict[str, _Limit]) -> Any:
+def _named(value: Any, named: Mapping[str, _Named]) -> Any:
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op) or value.op.name != "relax.call_tir":
         return None
-    limit = limits.get(value.args[0].name_hint)
-    tensors = list(value.args[1].fields)
-    if limit is None or len(value.args) != 2 or len(tensors) != limit[2]:
-        return None
-    operator, number, _ = limit
-    # The same shape and type in and out: then the operator cannot mean anything else.
-    if static_shape(value) is None or static_shape(value) != static_shape(tensors[0]):
-        return None
-    return operator(tensors[0], tensors[1] if number is None else relax.const(number, dtype_of(tensors[0])))
+    operator = named.get(value.args[0].name_hint)
+    return operator(value) if operator is not None and len(value.args) == 2 else None
 
 
 def _without_unused(mod: tvm.IRModule, before: tvm.IRModule) -> tvm.IRModule:
