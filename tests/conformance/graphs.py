@@ -222,6 +222,33 @@ CASES: tuple[Case, ...] = (
         (3,),
     ),
     Case(
+        "a18_functions_named_as_ours",
+        (Source("x", (1, 4, 12, 10)), Source("w", (4, 4, 3, 3), True)),
+        (
+            Node("called", "call", ("x",), {"function": "sramtile_conv2d_0"}),
+            conv_node("c", "called", "w"),
+            Node("again", "call", ("c",), {"function": "sramtile_conv2d_1__counters"}),
+        ),
+        ("again", "c"),
+        2560,
+        (3,),
+        functions=(
+            Function(
+                "sramtile_conv2d_0",
+                (Source("data", (1, 4, 12, 10)),),
+                (Node("r", "relu", ("data",)),),
+                (1, 4, 12, 10),
+            ),
+            Function(
+                "sramtile_conv2d_1__counters",
+                (Source("value", (1, 4, 12, 10)),),
+                (Node("t", "tanh", ("value",)),),
+                (1, 4, 12, 10),
+            ),
+        ),
+        about="checks of clashing symbols were wrong",
+    ),
+    Case(
         "several_functions",
         (Source("x", (1, 4, 12, 10)), Source("v", (4, 4, 1, 1), True)),
         (

@@ -1,12 +1,8 @@
-"""Compiled modules: alone in a fresh process, side by side, from many threads, and broken."""
+"""Compiled modules: side by side, and broken; alone and from many threads in ``test_conformance_deployed``."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,32 +43,6 @@ def run(machine: Any) -> graphs.Array:
     return machine["main"](tvm.runtime.tensor(INPUT)).numpy()
 
 
-FRESH = """
-import sys
-import time
-sys.modules["tvm_sramtile"] = None  # as if it were not installed
-import numpy as np, tvm
-from tvm import relax
-machines = [relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu()) for path in sys.argv[3:]]
-x = tvm.runtime.tensor(np.load(sys.argv[1]))
-outputs = [machine["main"](x).numpy() for _ in range(2) for machine in machines]
-np.savez(sys.argv[2], *outputs)
-"""
-
-
-def test_two_libraries_in_a_fresh_process_without_the_package(tmp_path: Path) -> None:
-    paths = []
-    for seed in (1, 2):
-        paths.append(tmp_path / f"library{seed}.so")
-        front.export_library(front.partition_for_sramtile(network(seed), SPEC), str(paths[-1]))
-    np.save(tmp_path / "x.npy", INPUT)
-    arguments = [tmp_path / "x.npy", tmp_path / "out.npz", *paths]
-    subprocess.run([sys.executable, "-c", FRESH, *map(str, arguments)], check=True, cwd=tmp_path)
-    outputs = np.load(tmp_path / "out.npz")
-    for index in range(4):
-        np.testing.assert_allclose(outputs[f"arr_{index}"], expected(index % 2 + 1), rtol=1e-5, atol=1e-5)
-
-
 def test_two_modules_with_the_same_names_in_one_process() -> None:
     machines = [relax.VirtualMachine(compiled(seed), tvm.cpu()) for seed in (1, 2)]
     for _ in range(2):
@@ -89,19 +59,6 @@ def test_a_user_function_of_the_name_that_we_would_choose() -> None:
     machine = relax.VirtualMachine(tvm.compile(partitioned, "llvm", relax_pipeline="sramtile"), tvm.cpu())
     np.testing.assert_allclose(run(machine), expected(1), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(machine["sramtile_conv2d_0"](tvm.runtime.tensor(INPUT)).numpy(), np.maximum(INPUT, 0))
-
-
-def test_first_calls_from_many_threads(tmp_path: Path) -> None:
-    path = tmp_path / "library.so"
-    compiled(1).export_library(path)
-    right = expected(1)
-    with ThreadPoolExecutor(8) as threads:
-        for _ in range(10):
-            library = tvm.runtime.load_module(str(path))
-            # A machine has one stack, so each thread has one of its own; the library below is shared.
-            machines = [relax.VirtualMachine(library, tvm.cpu()) for _ in range(8)]
-            for result in threads.map(run, machines):
-                np.testing.assert_allclose(result, right, rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture
@@ -144,28 +101,3 @@ def test_weights_are_stored_once(tmp_path: Path) -> None:
         front.export_library(options, str(tmp_path / name))
         sizes[name] = (tmp_path / name).stat().st_size
     assert 0.9 * 147_456 < sizes["split"] - sizes["none"] < 1.5 * 147_456  # both are rounded up to pages
-
-
-@pytest.mark.parametrize("bound", [True, False])
-def test_weights_of_both_kinds(bound: bool) -> None:
-    w = graphs.random(1, 8, 8, 3, 3)
-    params = [graphs.tensor("x", 1, 8, 24, 24), graphs.tensor("w", 8, 8, 3, 3)]
-    mod = graphs.module(params, lambda _, x, w: op.nn.conv2d(x, w, padding=1))
-    spec = SPEC.replace(sram_bytes=13312)
-    partitioned = front.partition_for_sramtile(mod, spec, params={"w": w} if bound else None)
-    x = graphs.random(0, 1, 8, 24, 24)
-    run = front.run_accelerator(partitioned, {"x": x} if bound else {"x": x, "w": w})
-    graphs.assert_close(run.outputs, graphs.run_plain(mod, x, w), 1e-4)
-    (region,) = run.regions.values()
-    assert region.measured.weight_bytes == w.nbytes
-    assert len(region.inputs) == (1 if bound else 2)
-
-
-def test_large_weights_are_compiled_quickly(tmp_path: Path) -> None:
-    weight = graphs.literal(1, 1024, 2048, 1, 1)  # 8 MiB
-    mod = graphs.module([graphs.tensor("x", 1, 2048, 2, 2)], lambda _, x: op.nn.conv2d(x, weight))
-    start = time.perf_counter()
-    partitioned = front.partition_for_sramtile(mod, AcceleratorSpec(name="large", sram_bytes=16 << 20))
-    assert len(front.regions(partitioned)) == 1
-    front.export_library(partitioned, str(tmp_path / "library.so"))
-    assert time.perf_counter() - start < 30
