@@ -9,6 +9,7 @@ from core.engine_programs import Chip, Conv, conv_program, patched, place_of
 from core.engine_random import (
     RandomCase,
     conv_case,
+    copy_case,
     eltwise_case,
     map_case,
     pool_case,
@@ -26,7 +27,7 @@ from tvm_sramtile.isa.table import COMMAND, HEADER, TENSOR, Field
 _EXTREMES = (0, 1, 2, 3, 4, 16, 64, 255, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 
 
-_MAKERS = (map_case, weights_case, conv_case, pool_case, resize_case, eltwise_case)
+_MAKERS = (map_case, copy_case, weights_case, conv_case, pool_case, resize_case, eltwise_case)
 _ARGUMENT_ELEMS = 4096  # at least so many, so that damaged extents often find room
 
 

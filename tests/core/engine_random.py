@@ -19,6 +19,7 @@ from tvm_sramtile.isa.table import (
     CONV_CLIP,
     CONV_FIRST,
     CONV_LAST,
+    COPY,
     ELTWISE,
     LOAD,
     LOAD_TABLE,
@@ -165,6 +166,29 @@ def map_case(seed: int) -> RandomCase:
     make.move(LOAD, make.add_map(Traffic.INPUTS, make.larger(shape)), shape, at)
     make.store(shape, at)
     make.store(whole, at)
+    return make.case()
+
+
+def copy_case(seed: int) -> RandomCase:
+    """A COPY of some rows of a map to another place, which may have rows in common with them, or up or down in it."""
+    make = Maker.of(seed, 6)
+    shape = (make.channels(), make.between(1, 8), make.between(1, 12))
+    at = make.load(shape)
+    rows, channels = make.between(1, shape[1]), make.one_of(shape[0], make.between(1, shape[0]))
+    row_bytes = make.chip.row_bytes(shape[2])
+    source = at["base"] + make.between(0, shape[1] - rows) * row_bytes
+    if make.one_of(True, False):
+        target = at["base"] + make.between(0, shape[1] - rows) * row_bytes
+        stored, kept = at, shape
+    else:
+        stored = make.place(shape)
+        stored["block"] = at["block"]
+        target = stored["base"]
+        make.sram.take(ceil_div(shape[0], make.chip.lanes) * (at["block"] + ELEM_BYTES))
+        kept = (channels, rows, shape[2])
+    fields = {"block_bytes": at["block"], "channels": channels, "rows": rows, "cols": shape[2]}
+    make.body.append(Command.make(COPY, source=source, target=target, **fields))
+    make.store(kept, stored)
     return make.case()
 
 

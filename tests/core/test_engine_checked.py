@@ -11,6 +11,7 @@ from core.engine_programs import Chip, Conv, conv_program, patched, small_case, 
 from core.engine_random import (
     RandomCase,
     conv_case,
+    copy_case,
     eltwise_case,
     map_case,
     pool_case,
@@ -23,7 +24,7 @@ from tvm_sramtile.engine.reference import interpret
 from tvm_sramtile.errors import EngineError, ProgramError
 from tvm_sramtile.isa import Command, encode
 
-MAKERS = (map_case, weights_case, conv_case, pool_case, resize_case, eltwise_case)
+MAKERS = (map_case, copy_case, weights_case, conv_case, pool_case, resize_case, eltwise_case)
 UNWRITTEN = "the command reads this SRAM address, to which nothing has been written"
 
 
@@ -85,7 +86,7 @@ def test_lanes_past_the_last_channel_are_undefined_after_a_computation() -> None
 def test_damaged_programs_are_refused_where_the_reference_refuses_them() -> None:
     rng = np.random.default_rng(7)
     found = {True: 0, False: 0}
-    for index in range(600):
+    for index in range(700):
         case = damaged(rng, MAKERS[index % len(MAKERS)](int(rng.integers(10**6))))
         code, arguments = encode(case.program), [argument.copy() for argument in case.arguments]
         try:

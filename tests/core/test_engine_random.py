@@ -9,6 +9,7 @@ import pytest
 from core.engine_random import (
     RandomCase,
     conv_case,
+    copy_case,
     eltwise_case,
     map_case,
     pool_case,
@@ -23,6 +24,7 @@ from tvm_sramtile.lower.timeline import timeline
 
 CASES = {
     "maps": map_case,
+    "copies": copy_case,
     "weights": weights_case,
     "convolutions": conv_case,
     "pools": pool_case,

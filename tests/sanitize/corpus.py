@@ -12,13 +12,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from core.engine_programs import Chip, Conv, conv_program
-from core.engine_random import conv_case, eltwise_case, map_case, pool_case, resize_case, weights_case
+from core.engine_random import conv_case, copy_case, eltwise_case, map_case, pool_case, resize_case, weights_case
 from core.whole_chips import whole_case
 
 from tvm_sramtile.compile import compile_region
 from tvm_sramtile.isa import encode
 
-MAKERS = (map_case, weights_case, conv_case, pool_case, resize_case, eltwise_case)
+MAKERS = (map_case, copy_case, weights_case, conv_case, pool_case, resize_case, eltwise_case)
 CONVOLUTIONS = (Conv(8, 5, 6, 8), Conv(12, 6, 15, 12, groups=12), Conv(6, 4, 4, 10, groups=2))
 MOST_BYTES = 1 << 17
 

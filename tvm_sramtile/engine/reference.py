@@ -133,6 +133,7 @@ class _Machine:
             for name in ("source", "target")
         )
         for block in np.split(np.arange(extents[0]), extents[0] // self.program.lanes):
+            self.sram.read(source.addresses()[block[block < command["channels"]]], _FLOAT)  # a refusal, where unwritten
             self.sram.transfer(source.addresses()[block], target.addresses()[block], _FLOAT)
 
     def _load_weights(self, command: Command) -> None:

@@ -135,9 +135,8 @@ class Sram:
 
     def transfer(self, source: Places, target: Places, dtype: np.dtype[Any]) -> None:
         """Copy the elements at ``source`` to ``target``, with what is known of them."""
-        values, written = self.read(source, dtype), self.written[source]
-        self.write(target, values)
-        self.written[target[..., np.newaxis] + np.arange(dtype.itemsize)] = written[..., np.newaxis]
+        each, to = (places[..., np.newaxis] + np.arange(dtype.itemsize) for places in (source, target))
+        self.bytes[to], self.written[to] = self.bytes[each], self.written[each]
 
     def forget(self, addresses: Places, dtype: np.dtype[Any]) -> None:
         """Make the elements at these addresses undefined."""

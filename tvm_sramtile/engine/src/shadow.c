@@ -103,6 +103,38 @@ static int32_t check_conv(const struct shadow* shadow, const struct sramtile_con
   return SRAMTILE_OK;
 }
 
+/* What is known of each element goes with it, whatever the two places have in common. */
+static void move_states(const struct shadow* shadow, uint64_t to, uint64_t from, const struct sramtile_operand* map) {
+  const struct sramtile_header* const chip = &shadow->program->header;
+  const uint64_t row_elems = (uint64_t)map->cols * chip->lanes;
+  const uint64_t elems = row_elems * map->rows;
+  for (uint64_t index = 0; index < elems; index++) {
+    const uint64_t next = to < from ? index : elems - 1 - index;
+    const uint64_t past = next / row_elems * sramtile_row_bytes(chip, map->cols) + next % row_elems * SRAMTILE_ELEM_BYTES;
+    const uint64_t source = (from + past) / SRAMTILE_ELEM_BYTES, target = (to + past) / SRAMTILE_ELEM_BYTES;
+    const unsigned state = shadow->written[source / 8] >> source % 8 & 1u;
+    const unsigned others = shadow->written[target / 8] & ~(1u << target % 8);
+    shadow->written[target / 8] = (uint8_t)(others | state << target % 8);
+  }
+}
+
+/* Block by block. Lanes that hold no channel need not be written. */
+static int32_t check_copy(const struct shadow* shadow, const struct sramtile_operand* operands,
+                          const struct sramtile_fault* at) {
+  const uint32_t lanes = shadow->program->header.lanes;
+  struct sramtile_operand block = operands[1];
+  for (uint64_t channel = 0; channel < operands[1].channels; channel += lanes) {
+    const uint64_t left = operands[1].channels - channel;
+    const uint64_t past = channel / lanes * block.block_bytes;
+    block.start = operands[1].start + past;
+    block.channels = (uint32_t)(left < lanes ? left : lanes);
+    const int32_t code = read_operand(shadow, &block, at);
+    if (code != SRAMTILE_OK) return code;
+    move_states(shadow, operands[0].start + past, block.start, &block);
+  }
+  return SRAMTILE_OK;
+}
+
 static int32_t check_command(const struct shadow* shadow, const union sramtile_any_command* command,
                              const struct sramtile_fault* at) {
   struct sramtile_operand operands[SRAMTILE_MAX_OPERANDS];
@@ -112,8 +144,7 @@ static int32_t check_command(const struct shadow* shadow, const union sramtile_a
   const int queue = sramtile_opcode_queue(command->common.opcode);
   if (queue == SRAMTILE_QUEUE_STORE) return read_operand(shadow, first, at);
   if (queue == SRAMTILE_QUEUE_LOAD) {
-    const int32_t code = count > 1 ? read_operand(shadow, &operands[1], at) : SRAMTILE_OK; /* the source of a COPY */
-    if (code != SRAMTILE_OK) return code;
+    if (count > 1) return check_copy(shadow, operands, at);
     if (first->block_bytes > 0) {
       write_area(shadow, first, whole, WRITE, at);
     } else {
