@@ -1,4 +1,4 @@
-"""The reported faults that are none of a graph: weights of both kinds, threads, two libraries, messages."""
+"""The reported faults that are none of a graph: readers, weights of both kinds, threads, two libraries, halos, messages."""
 
 from __future__ import annotations
 
@@ -98,6 +98,16 @@ def test_a18_large_weights_are_compiled_quickly_and_stored_once(tmp_path: Path) 
     call = call_of(tvm.runtime.load_module(str(path)))
     found: Array = call(LARGE.values()["x"])
     graphs.assert_close((found,), LARGE.expected(), LARGE.tolerance)
+
+
+def test_a20_the_skip_tensor_is_read_without_halo() -> None:
+    case = BY_NAME["a20_residual"]
+    regions = front.regions(front.partition_for_sramtile(graphs.case_module(case), case.spec))
+    (conv,), (joined,) = (region.plan.steps for region in regions)
+    assert len(conv.rows) > 1
+    assert all(len(row.read) > len(row.out) for row in conv.rows)
+    assert len(joined.rows) > 1
+    assert all(row.read == row.out for row in joined.rows)
 
 
 def test_a21_a_row_that_cannot_fit_is_an_error_with_all_numbers() -> None:
