@@ -1,4 +1,4 @@
-"""The reported faults that are none of a graph: readers, weights of both kinds, threads, two libraries, halos, messages."""
+"""The reported faults that are none of a graph: readers, kinds of weights, threads, two libraries, halos, messages."""
 
 from __future__ import annotations
 
