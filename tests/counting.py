@@ -45,6 +45,15 @@ def check_counters(module: Any, run: Callable[[], NDArray[Any]], compiled: tuple
     tvm_sramtile.set_mode(module, "run")
     np.testing.assert_array_equal(run(), expected)
 
+    expected_lines = []
+    for region in once.regions.values():
+        expected_lines.append(f"{region.name}: 1 calls, {region.measured.cycles:,} cycles, ")
+        expected_lines += [f"    {step.name} {kind}: " for step in region.steps for kind in step.commands]
+        kinds = [kind for step in region.steps for kind in step.commands.values()]
+        assert sum(kind.dram_bytes for kind in kinds) == region.measured.dram_bytes
+    for line, start in zip(str(once).splitlines(), expected_lines, strict=True):
+        assert line.startswith(start)
+
     for region in json.loads(tvm_sramtile.counters(module).to_json())["regions"]:
         single = once.regions[region["name"]]
         assert (region["calls"], region["cycles"]) == (2, 2 * single.measured.cycles)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,6 +67,10 @@ class Counters:
 
     regions: Mapping[str, RegionCounters]
 
+    def __str__(self) -> str:
+        """A line for each region and, below it, for each kind of command in each step."""
+        return "\n".join(line for region in self.regions.values() for line in _lines(region))
+
     def to_json(self) -> str:
         """``{"regions": [{"name", the fields of Measured, "steps": [{"name", "commands": {OPCODE: {...}}}]}]}``."""
         regions = []
@@ -75,6 +79,20 @@ class Counters:
             steps = [asdict(step) for step in region.steps]
             regions.append({"name": region.name, **totals, "steps": steps})
         return json.dumps({"regions": regions}, indent=2)
+
+
+def _lines(region: RegionCounters) -> Iterator[str]:
+    total = region.measured
+    yield (
+        f"{region.name}: {total.calls:,} calls, {total.cycles:,} cycles, {total.dram_bytes:,} B of DRAM traffic, "
+        f"{total.macs:,} MACs, SRAM peak {total.sram_peak_bytes:,} B"
+    )
+    for step in region.steps:
+        for kind, counted in step.commands.items():
+            yield (
+                f"    {step.name} {kind}: {counted.commands:,} commands, {counted.busy_cycles:,} cycles, "
+                f"{counted.dram_bytes:,} B, {counted.macs:,} MACs"
+            )
 
 
 def counters(module: Any) -> Counters:

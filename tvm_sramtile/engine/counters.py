@@ -20,6 +20,11 @@ class CommandCounters:
     output_bytes: int
     partial_sum_bytes: int
 
+    @property
+    def dram_bytes(self) -> int:
+        """All bytes moved between DRAM and SRAM."""
+        return self.input_bytes + self.weight_bytes + self.output_bytes + self.partial_sum_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
