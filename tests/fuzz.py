@@ -1,7 +1,8 @@
 """Random regions on fresh seeds, until so many have run: ``python tests/fuzz.py SUITE [--seed SEED] [--count COUNT]``.
 
 ``core`` has no TVM: the numpy reference and the engine against the oracle. ``relax`` and ``relay`` run each region in
-three ways. A case is what its seed says, the same as in the tests, so that a failure is reproduced by the seed alone.
+three ways: as it is, and as a user's module that is read, partitioned and verified. A case is what its seed says, the
+same as in the tests, so that a failure is reproduced by the seed alone.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ def suite(name: str) -> Suite:
         return Suite(2000, 100, lambda seed: seed, lambda seeds: [check(*whole_case(seed)) for seed in seeds])
     front = import_module(f"{name}_three_ways")
     cases, together, most_pieces = {"relax": (120, 20, 24), "relay": (48, 8, 10)}[name]
-    return Suite(cases, together, lambda seed: front.drawn(seed, most_pieces), front.check_all)
+
+    def run(regions: Sequence[Any]) -> None:
+        front.check_all(regions)
+        for region in regions:
+            front.check_read(region)
+
+    return Suite(cases, together, lambda seed: front.drawn(seed, most_pieces), run)
 
 
 def drawn(chosen: Suite, first_seed: int) -> Iterator[tuple[int, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import tvm
-from three_ways import Drawn, check_three_ways, draw
+from three_ways import Drawn, check_network, check_three_ways, divides_by_zero, draw
 from tvm import relay
 
 from tvm_sramtile import relay as front
@@ -25,9 +25,11 @@ def drawn(seed: int, most_pieces: int) -> Drawn | None:
     return draw(seed, most_pieces, _functions, _of_relay)
 
 
-def _of_relay(step: Step) -> Step:
+def _of_relay(step: Step) -> Step | None:
     """Resizes as Relay's TVM computes them."""
     op = step.op
+    if divides_by_zero(op):
+        return None
     return replace(step, op=replace(op, ties="away", whole_scale_floors=True)) if isinstance(op, Resize2d) else step
 
 
@@ -55,6 +57,14 @@ def check_all(regions: Sequence[Drawn]) -> None:
         made = [compiled(one.name, typed(function), one.attributes) for function in one.functions.values()]
         assert made[0].code == made[1].code
         check_three_ways(one, made[0], run.regions[one.name], [body[one.name] for body in bodies])
+
+
+def check_read(one: Drawn) -> None:
+    """The region as an ordinary module, from the reading of its operators on."""
+    literals = {digest: relay.const(value) for digest, value in one.case.constants.items()}
+    made = region_function(one.attributes, literals, chunked=False)
+    main = relay.Function(made.params, made.body)
+    check_network(front, relay.transform.InferType()(tvm.IRModule({relay.GlobalVar("main"): main})), one)
 
 
 def _module(regions: Sequence[Drawn]) -> tvm.IRModule:

@@ -13,13 +13,16 @@ from core.whole_chips import whole_case
 from tvm_sramtile.attributes import RegionAttributes
 from tvm_sramtile.compile import Compiled
 from tvm_sramtile.errors import DoesNotFit
-from tvm_sramtile.frontend import Array, RegionRun
+from tvm_sramtile.frontend import Array, Frontend, RegionRun
+from tvm_sramtile.geometry import Operator, Resize2d
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan import StepPlan, plan_region
-from tvm_sramtile.verify import max_abs_diff, region_tolerance
+from tvm_sramtile.verify import max_abs_diff, region_tolerance, verify
 
 KINDS_OF_CUT = ("rows", "columns", "channels", "input channels", "sub-kernels")
 KINDS_OF_OPERATOR = ("conv2d", "conv2d_transpose", "pool2d", "resize2d", "elementwise")
+
+HEAVY = ("conv2d", "conv2d_transpose", "matmul", "dense", "max_pool2d", "avg_pool2d", "resize2d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,18 @@ def draw(
     seed: int,
     most_pieces: int,
     functions: Callable[[RegionAttributes, Mapping[str, Array]], Mapping[bool, Any]],
-    as_here: Callable[[Step], Step] = lambda step: step,
+    as_here: Callable[[Step], Step | None],
 ) -> Drawn | None:
     """The region of a seed; ``None`` where nothing is cut, or into more pieces than TVM compiles soon.
 
     The front end gives ``functions`` of a region, with the values of its constants by digest, and ``as_here``: a step
-    as its TVM computes it.
+    as its TVM computes it, ``None`` where it does not.
     """
     case, spec, options = whole_case(seed)
-    region = replace(case.region, name=f"region_{seed}", steps=tuple(map(as_here, case.region.steps)))
+    steps = [step for each in case.region.steps if (step := as_here(each)) is not None]
+    if len(steps) < len(case.region.steps):
+        return None
+    region = replace(case.region, name=f"region_{seed}", steps=tuple(steps))
     try:
         attributes = RegionAttributes(region, plan_region(region, spec, options), spec, options)
     except DoesNotFit:  # the chip was made for the step as it was drawn
@@ -78,6 +84,26 @@ def check_three_ways(one: Drawn, compiled: Compiled, run: RegionRun, bodies: Ite
     assert run.measured.dram_bytes == predicted.traffic.total_bytes
     assert run.measured.sram_peak_bytes == predicted.sram_peak_bytes
     assert run.measured.cycles == predicted.time.cycles
+
+
+def divides_by_zero(op: Operator) -> bool:
+    """Whether TVM, of both generations, fails on it."""
+    corners = isinstance(op, Resize2d) and op.coordinate_transformation_mode == "align_corners"
+    return corners and 1 in (op.out_rows, op.out_cols)
+
+
+def check_network(front: Frontend, mod: Any, one: Drawn) -> None:
+    """A drawn region as a user's network: read, partitioned and verified as any other.
+
+    All its heavy operators are on the accelerator but those that do not fit.
+    """
+    outputs = [tensor.name for tensor in one.attributes.region.outputs]
+    inputs = {tensor.name: one.case.values[tensor.name] for tensor in one.attributes.region.inputs}
+    found = verify(front, mod, inputs, outputs, one.attributes.spec, one.attributes.options)
+    assert all(output.ok for output in found.outputs), (one.name, found.outputs)
+    assert all(region.ok for region in found.regions), (one.name, found.regions)
+    heavy = [op for op in found.report.host_ops if op.op.rpartition(".")[2] in HEAVY]
+    assert all("not even 1 row" in op.reason for op in heavy), (one.name, heavy)
 
 
 def kinds(regions: Iterable[Drawn]) -> Counter[str]:

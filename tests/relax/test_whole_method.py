@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import relax_graphs as graphs
-from relax_three_ways import check_all, drawn
+from relax_three_ways import check_all, check_read, drawn
 from three_ways import KINDS_OF_CUT, KINDS_OF_OPERATOR, Drawn, kinds
 from tvm import relax
 
@@ -38,6 +38,11 @@ def test_three_executions_agree_and_measure_what_was_predicted(index: int) -> No
     share = regions()[index::SHARES]
     assert len(share) * SHARES >= LEAST_REGIONS
     check_all(share)
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_a_module_with_the_same_operators_is_read_and_verified(index: int) -> None:
+    check_read(regions()[index])
 
 
 def test_every_kind_of_cut_is_among_them() -> None:

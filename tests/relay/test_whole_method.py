@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import relay_graphs as graphs
-from relay_three_ways import check_all, drawn, typed
+from relay_three_ways import check_all, check_read, drawn, typed
 from three_ways import KINDS_OF_CUT, KINDS_OF_OPERATOR, Drawn, kinds
 from tvm import relay
 
@@ -39,6 +39,11 @@ def test_three_executions_agree_and_measure_what_was_predicted(index: int) -> No
     group = regions()[index::GROUPS]
     assert len(group) * GROUPS >= LEAST_REGIONS
     check_all(group)
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_a_module_with_the_same_operators_is_read_and_verified(index: int) -> None:
+    check_read(regions()[index])
 
 
 def test_every_kind_of_cut_is_among_them() -> None:
