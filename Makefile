@@ -3,8 +3,8 @@
 # make networks  all float32 networks verified on two accelerators, and all cases of the ONNX package in Relay
 # make fuzz   random regions on fresh seeds, in the core and under both TVMs (SUITES="core relax relay"); prints the seed,
 #             and SEED=... COUNT=... run the same again
-# make sanitize  the engine under ASan and UBSan, on a corpus and on damaged programs; needs a C compiler only, and
-#             takes clang's libFuzzer where there is one. SECONDS_TO_RUN=60, SEED=... (printed)
+# make sanitize  the engine under TSan, ASan and UBSan, on a corpus and on damaged programs; needs a C compiler only,
+#             and takes clang's libFuzzer where there is one. SECONDS_TO_RUN=60, SEED=... (printed)
 # make lint   ruff and mypy
 # make clean  removes what was built, the environments too
 #
