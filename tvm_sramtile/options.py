@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args
 
 from tvm_sramtile.errors import OptionError
 
-Strategy = Literal["seed"]
+Strategy = Literal["search", "seed"]
+Objective = Literal["dram_bytes", "cycles"]
 KernelSplit = Literal["seed", "best"]
 OnRefusal = Literal["host", "error"]
 
@@ -17,7 +18,9 @@ class Options:
     """Compile options.
 
     Attributes:
-        strategy: how chunks are chosen. ``"seed"`` cuts finer until a chunk fits.
+        strategy: how chunks are chosen. ``"search"`` looks for the least ``objective`` among all cuts and orders;
+            ``"seed"`` cuts finer until a chunk fits.
+        objective: what the search minimises first, ``"dram_bytes"`` or ``"cycles"``; the other decides between equals.
         kernel_split: how a kernel that is no unit is cut: ``"seed"`` pads it on its left and bottom to a grid of the
             largest unit, ``"best"`` mixes units for the fewest multiplications.
         double_buffer: let loads and stores of neighbouring chunks overlap with compute where a second buffer fits;
@@ -34,6 +37,7 @@ class Options:
     """
 
     strategy: Strategy = "seed"
+    objective: Objective = "dram_bytes"
     kernel_split: KernelSplit = "best"
     double_buffer: bool = True
     on_refusal: OnRefusal = "host"
@@ -41,6 +45,7 @@ class Options:
 
     def __post_init__(self) -> None:
         _one_of("strategy", self.strategy, get_args(Strategy))
+        _one_of("objective", self.objective, get_args(Objective))
         _one_of("kernel_split", self.kernel_split, get_args(KernelSplit))
         _one_of("on_refusal", self.on_refusal, get_args(OnRefusal))
         _one_of("double_buffer", self.double_buffer, (True, False))

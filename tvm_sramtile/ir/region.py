@@ -18,7 +18,7 @@ from tvm_sramtile.geometry import Elementwise, Operator
 from tvm_sramtile.geometry.elementwise import Function, Partner
 
 Role = Literal["data", "weight", "vector", "output"]
-_DTYPE_BYTES = {"float32": 4}
+_DTYPE_BYTES = {"float32": 4, "int32": 4, "int8": 1, "uint8": 1}
 
 
 def dtype_bytes(dtype: str) -> int:

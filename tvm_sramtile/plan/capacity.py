@@ -12,6 +12,8 @@ from tvm_sramtile.ints import round_up
 from tvm_sramtile.ir import Step, Tensor, dtype_bytes
 from tvm_sramtile.isa.table import TABLE_ENTRY_BYTES
 
+ACCUMULATOR_BYTES = 4  # of float32 and of int32
+
 
 @dataclass(frozen=True, slots=True)
 class Tile:
@@ -157,8 +159,11 @@ class SpecCapacity:
         if isinstance(step.op, Elementwise) and step.op.partner == "map":
             terms.append(Term("other", place["input"], in_bytes))
         terms.append(Term("output", place["output"], out_bytes))
-        if self.spec.accumulator_bytes is not None and isinstance(step.op, Conv2d | Conv2dTranspose):
-            terms.append(Term("accumulators", "accumulator", out_bytes))
+        own = self.spec.accumulator_bytes is not None
+        beside = own or dtype_bytes(step.output.dtype) != ACCUMULATOR_BYTES
+        if beside and isinstance(step.op, Conv2d | Conv2dTranspose):
+            size = layout.footprint_bytes(tile.out_rows, tile.out_cols, tile.out_channels, ACCUMULATOR_BYTES)
+            terms.append(Term("accumulators", "accumulator" if own else place["output"], size))
         return Charge(tuple(terms), {str(memory): size for memory, size in self.spec.memories.items()})
 
     def _small_terms(self, step: Step, tile: Tile) -> list[tuple[str, int]]:

@@ -33,6 +33,7 @@ class Cut:
     input_per_pass: bool = False
     order: Order = AXES
     rolled: bool = False
+    double: tuple[str, ...] | None = None  # maps that get two buffers; ``None``: those where they fit, input first
 
     @property
     def spatial(self) -> int:

@@ -12,6 +12,7 @@ from tvm_sramtile.options import Options
 from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity
 from tvm_sramtile.plan.cut import DIRECTIONS, Cut, Direction, kernel_passes, tile_of, whole_cut
 from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, in_order
+from tvm_sramtile.plan.search import search_cut
 from tvm_sramtile.plan.seed import seed_cut
 from tvm_sramtile.plan.traffic import loads_once_per_call, traffic_of
 from tvm_sramtile.plan.verdict import judge
@@ -28,7 +29,14 @@ def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan
     return Plan(region.name, options.strategy, steps)
 
 
-def cut_step(step: Step, capacity: Capacity, options: Options, directions: Collection[Direction] = DIRECTIONS) -> Cut:
+def cut_step(
+    step: Step,
+    capacity: Capacity,
+    options: Options,
+    directions: Collection[Direction] = DIRECTIONS,
+    *,
+    only_step: bool = True,
+) -> Cut:
     """How ``step`` is cut so that each chunk fits ``capacity``: in one piece where that fits.
 
     Args:
@@ -36,11 +44,14 @@ def cut_step(step: Step, capacity: Capacity, options: Options, directions: Colle
         capacity: what fits.
         options: how to cut.
         directions: where cuts may go.
+        only_step: the region has no other.
 
     Raises:
         DoesNotFit: no cut fits.
     """
     passes = kernel_passes(step, capacity.unit_kernels, options.kernel_split)
+    if options.strategy == "search" and isinstance(capacity, SpecCapacity) and set(directions) == set(DIRECTIONS):
+        return search_cut(step, capacity.spec, passes, options, only_step=only_step)
     return seed_cut(step, capacity, passes, directions)
 
 
@@ -48,7 +59,7 @@ def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step
     verdict = judge(step)
     if not verdict.ok:
         raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
-    cut = cut_step(step, SpecCapacity(spec), options)
+    cut = cut_step(step, SpecCapacity(spec), options, only_step=only_step)
     return plan_of_cut(step, cut, spec, double_buffer=options.double_buffer, only_step=only_step)
 
 
@@ -102,7 +113,8 @@ def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec, *, dou
     for term in charge.terms:
         copies: tuple[int, ...] = (term.bytes,)
         blocks = _blocks(step, cut, spec, term.name)
-        if double and blocks and max(blocks) and len(blocks) > 1:
+        wanted = cut.double is None or ("input" if term.name == "other" else term.name) in cut.double
+        if double and wanted and blocks and max(blocks) and len(blocks) > 1:
             block_bytes = term.bytes // max(blocks)
             copies = (max(blocks[0::2]) * block_bytes, max(blocks[1::2]) * block_bytes)
             if sum(copies) - term.bytes > free[term.memory]:

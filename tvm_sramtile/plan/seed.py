@@ -50,7 +50,7 @@ def seed_cut(
         rows = row_spans(step, round_up(capacity.row_minimum, capacity.row_multiple))
     if "columns" in directions:
         cols = col_spans(step, 1)
-    for base in _channel_choices(step, whole, capacity, directions):
+    for base in channel_choices(step, whole, capacity, directions):
         finest = replace(base, rows=rows, cols=cols)
         if not _fits(step, finest, capacity):
             continue
@@ -67,7 +67,10 @@ def _fits(step: Step, cut: Cut, capacity: Capacity) -> bool:
     return capacity.charge(step, tile_of(step, cut)).fits
 
 
-def _channel_choices(step: Step, whole: Cut, capacity: Capacity, directions: Collection[Direction]) -> Iterator[Cut]:
+def channel_choices(
+    step: Step, whole: Cut, capacity: Capacity, directions: Collection[Direction] = DIRECTIONS
+) -> Iterator[Cut]:
+    """The cuts of channels and passes, of whole rows and columns, in the order in which the seed tries them."""
     lanes, cuts_them = capacity.channel_multiple, "channels" in directions
     for resident, per_pass in _TURNS if len(whole.passes) > 1 else _TURNS[:1]:
         for in_channels in in_channel_cuts(step, lanes) if cuts_them else (whole.in_channels,):

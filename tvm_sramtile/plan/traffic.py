@@ -1,8 +1,10 @@
-"""DRAM traffic of a cut, in closed form.
+"""DRAM traffic of cuts, in closed form.
 
 Chunks run as nested loops. An operand takes, with each chunk, the product of its extents along the axes; what it has in
 common with the chunk before is in SRAM already. From one chunk to the next, one axis goes a step on, those outside it
 stay, and those inside it start again: the shared parts are products too, and so is their sum over all such steps.
+
+The numbers along rows and columns may be arrays, which stand for many cuts at once.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from tvm_sramtile.geometry import Elementwise, Resize2d
 from tvm_sramtile.ints import Range
@@ -17,7 +20,9 @@ from tvm_sramtile.ir import Step, dtype_bytes
 from tvm_sramtile.isa.table import TABLE_ENTRY_BYTES
 from tvm_sramtile.plan.capacity import vectors
 from tvm_sramtile.plan.cut import Convolution, Cut, pass_reads
-from tvm_sramtile.plan.plan import AxisName, Order, Traffic
+from tvm_sramtile.plan.plan import AxisName, Order, Span, Traffic
+
+Count = Any  # an integer, or an array of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +35,19 @@ class Along:
         wrapped: what the first chunk shares with the last.
     """
 
-    total: int
-    kept: int
-    wrapped: int
+    total: Count
+    kept: Count
+    wrapped: Count
 
     @staticmethod
-    def same(count: int) -> Along:
+    def same(count: Count) -> Along:
         """Of an operand that the axis does not change."""
         return Along(count, count - 1, 1)
 
     @staticmethod
-    def new(parts: Sequence[Range]) -> Along:
+    def new(total: Count) -> Along:
         """Of an operand that is loaded anew each time."""
-        return Along(sum(map(len, parts)), 0, 0)
+        return Along(total, 0, 0)
 
     @staticmethod
     def of(parts: Sequence[Range], *, rolled: bool = False) -> Along:
@@ -59,7 +64,7 @@ def shared(new: Range, old: Range, *, rolled: bool) -> int:
     return max(0, min(new.stop, old.stop) - new.start) if rolled and new.start >= old.start else 0
 
 
-def loaded(axes: Mapping[AxisName, Along], order: Order) -> int:
+def loaded(axes: Mapping[AxisName, Along], order: Order) -> Count:
     """How much of an operand is loaded."""
     along = [axes[name] for name in order]
     kept = (
@@ -69,70 +74,88 @@ def loaded(axes: Mapping[AxisName, Along], order: Order) -> int:
     return prod(one.total for one in along) - sum(kept)
 
 
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The chunks along rows or columns.
+
+    Attributes:
+        count: how many.
+        outs: their outputs.
+        reads: what they read of the input; chunks that lie wholly in padding read nothing.
+        by_pass: what each pass reads in all of them.
+    """
+
+    count: Count
+    outs: Along
+    reads: Along
+    by_pass: tuple[Count, ...] = ()
+
+
+def traffic_of(step: Step, cut: Cut, *, once_per_call: bool) -> Traffic:
+    """The bytes of one call with the step's batch."""
+    by_pass: list[tuple[int, ...]] = [(), ()]
+    if cut.input_per_pass and isinstance(step.op, Convolution):
+        reads = pass_reads(step.op, cut)
+        by_pass = [tuple(sum(map(len, one[axis])) for one in reads) for axis in (0, 1)]
+    rows, cols = _axis(cut.rows, by_pass[0], rolled=cut.rolled), _axis(cut.cols, by_pass[1])
+    return traffic_along(step, cut, rows, cols, once_per_call=once_per_call)
+
+
+def _axis(spans: Sequence[Span], by_pass: tuple[int, ...], *, rolled: bool = False) -> Axis:
+    reads = Along.of([span.read for span in spans if len(span.read)], rolled=rolled)
+    return Axis(len(spans), Along.of([span.out for span in spans]), reads, by_pass)
+
+
 def loads_once_per_call(cut: Cut, *, only_step: bool) -> bool:
     """Whether weights and vectors can stay in SRAM over all images of a call."""
     return only_step and len(cut.channels) == 1 and len(cut.in_channels) == 1 and cut.passes_resident
 
 
-def traffic_of(step: Step, cut: Cut, *, once_per_call: bool) -> Traffic:
-    """The bytes of one call with the step's batch."""
-    channels = loaded(_by_channel(cut), cut.order)
-    weight_bytes = _kernel_bytes(step, cut, channels)
-    weight_bytes += sum(channels * dtype_bytes(tensor.dtype) for _, tensor in vectors(step))
+def traffic_along(step: Step, cut: Cut, rows: Axis, cols: Axis, *, once_per_call: bool) -> Traffic:
+    """The same for other rows and columns than those of ``cut``."""
+    by_channel: dict[AxisName, Along] = {
+        "channels": Along.of(cut.channels), "rows": Along.same(rows.count), "cols": Along.same(cols.count)
+    }  # fmt: skip
+    channels = loaded(by_channel, cut.order)
+    weight_bytes = _kernel_bytes(step, cut, channels, rows.count * cols.count)
+    weight_bytes = weight_bytes + sum(channels * dtype_bytes(tensor.dtype) for _, tensor in vectors(step))
     out_elems = step.op.out_channels * step.op.out_rows * step.op.out_cols
     return Traffic(
-        input_bytes=step.images * _input_elems(step, cut) * dtype_bytes(step.data.dtype),
-        weight_bytes=weight_bytes * (1 if once_per_call else step.images) + step.images * _table_bytes(step, cut),
+        input_bytes=step.images * _input_elems(step, cut, rows, cols) * dtype_bytes(step.data.dtype),
+        weight_bytes=weight_bytes * (1 if once_per_call else step.images)
+        + step.images * _table_bytes(step, cut, rows, cols),
         output_bytes=step.images * out_elems * dtype_bytes(step.output.dtype),
     )
 
 
-def _by_channel(cut: Cut) -> dict[AxisName, Along]:
-    """What depends on the output channels alone: weights and vectors."""
-    return {
-        "channels": Along.of(cut.channels), "rows": Along.same(len(cut.rows)), "cols": Along.same(len(cut.cols))
-    }  # fmt: skip
-
-
-def _kernel_bytes(step: Step, cut: Cut, channels: int) -> int:
+def _kernel_bytes(step: Step, cut: Cut, channels: Count, spatial: Count) -> Count:
     """The weights of all taps that reach an output; ``channels`` are loaded where nothing else takes their place."""
     op = step.op
     if step.weight is None or not isinstance(op, Convolution):
         return 0
     taps = [kernel_pass.taps for kernel_pass in cut.passes if kernel_pass.taps]
     turns = len(cut.in_channels) * (1 if cut.passes_resident else len(taps))
-    outs = op.out_channels * cut.spatial if turns > 1 else channels
+    outs = op.out_channels * spatial if turns > 1 else channels
     return outs * op.in_channels_per_group * sum(taps) * dtype_bytes(step.weight.dtype)
 
 
-def _input_elems(step: Step, cut: Cut) -> int:
+def _input_elems(step: Step, cut: Cut, rows: Axis, cols: Axis) -> Count:
     """Elements of the input map, and of an elementwise partner map, that one image loads."""
-    if cut.input_per_pass and isinstance(step.op, Convolution):
-        channels = sum(len(step.op.in_channel_range(part)) for part in cut.channels)
-        return channels * sum(sum(map(len, rows)) * sum(map(len, cols)) for rows, cols in pass_reads(step.op, cut))
-    elems = loaded(input_axes(step, cut), cut.order)
+    sources = [step.op.in_channel_range(part) for part in cut.channels]
+    if cut.input_per_pass:
+        return sum(map(len, sources)) * sum(row * col for row, col in zip(rows.by_pass, cols.by_pass, strict=True))
+    axes: dict[AxisName, Along] = {"channels": Along.of(sources), "rows": rows.reads, "cols": cols.reads}
+    if len(cut.in_channels) > 1:  # a part of the channels takes the place of another
+        axes = {name: Along.new(along.total) for name, along in axes.items()}
+    elems = loaded(axes, cut.order)
     return 2 * elems if isinstance(step.op, Elementwise) and step.op.partner == "map" else elems
 
 
-def input_axes(step: Step, cut: Cut) -> dict[AxisName, Along]:
-    """The input map along the axes: channels, rows and columns; chunks that lie wholly in padding read none."""
-    rows, cols = ([span.read for span in spans if len(span.read)] for spans in (cut.rows, cut.cols))
-    sources = [step.op.in_channel_range(part) for part in cut.channels]
-    if len(cut.in_channels) > 1:  # a part of the channels takes the place of another
-        return {"channels": Along.new(sources), "rows": Along.new(rows), "cols": Along.new(cols)}
-    return {
-        "channels": Along.of(sources),
-        "rows": Along.of(rows, rolled=cut.rolled),
-        "cols": Along.of(cols),
-    }
-
-
-def _table_bytes(step: Step, cut: Cut) -> int:
+def _table_bytes(step: Step, cut: Cut, rows: Axis, cols: Axis) -> Count:
     op = step.op
     if not isinstance(op, Resize2d):
         return 0
-    channels, rows, cols = (Along.same(len(parts)) for parts in (cut.channels, cut.rows, cut.cols))
-    own_rows, own_cols = (Along.of([span.out for span in spans]) for spans in (cut.rows, cut.cols))
-    row_entries = loaded({"channels": channels, "rows": own_rows, "cols": cols}, cut.order)
-    col_entries = loaded({"channels": channels, "rows": rows, "cols": own_cols}, cut.order)
+    channels, row, col = (Along.same(count) for count in (len(cut.channels), rows.count, cols.count))
+    row_entries = loaded({"channels": channels, "rows": rows.outs, "cols": col}, cut.order)
+    col_entries = loaded({"channels": channels, "rows": row, "cols": cols.outs}, cut.order)
     return (row_entries * op.rows.taps + col_entries * op.cols.taps) * TABLE_ENTRY_BYTES
