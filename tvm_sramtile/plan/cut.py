@@ -84,8 +84,9 @@ def channel_cuts(step: Step, lanes: int) -> Iterator[tuple[Range, ...]]:
         yield from (cut(op.out_channels, size) for size in sizes(op.out_channels, lanes, lanes))
         return
     group = op.out_channels_per_group
-    for multiple in dict.fromkeys((lcm(lanes, group), group)):
-        yield from (cut(op.out_channels, size) for size in sizes(op.out_channels, multiple, multiple))
+    block = lcm(lanes, group)
+    yield from (cut(op.out_channels, size) for size in sizes(op.out_channels, block, block))
+    yield from (cut(op.out_channels, size) for size in sizes(min(op.out_channels, block), group, group) if size < block)
     for size in sizes(group, lanes, lanes):
         if size < group:
             starts = range(0, op.out_channels, group)

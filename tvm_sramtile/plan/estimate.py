@@ -5,11 +5,12 @@ The plan that is chosen gets its cycles from the timeline of its commands; this 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_sramtile.geometry import Pool2d, Resize2d
+from tvm_sramtile.geometry import Elementwise, Pool2d, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range, ceil_div
 from tvm_sramtile.ir import Step
@@ -39,11 +40,12 @@ def compute_cycles(spec: AcceleratorSpec, step: Step, cut: Cut) -> int:
     chain = positions * len(step.activations) * by_channel
     if isinstance(op, Convolution):
         turns = 0
-        for part in cut.channels:
-            groups = 1 if len(cut.in_channels) > 1 else len(op.groups_of(part))
-            for ins in cut.in_channels:
-                by_group = groups * ceil_div(len(ins), mac_in) * ceil_div(len(part) // groups, mac_out)
-                turns += min(by_group, len(ins) * ceil_div(len(part), mac_out))
+        in_parts = Counter(map(len, cut.in_channels))
+        for outs, times in Counter(map(len, cut.channels)).items():
+            groups = 1 if len(cut.in_channels) > 1 else max(1, outs // op.out_channels_per_group)
+            for ins, parts in in_parts.items():
+                by_group = groups * ceil_div(ins, mac_in) * ceil_div(outs // groups, mac_out)
+                turns += times * parts * min(by_group, ins * ceil_div(outs, mac_out))
         rows = [len(phase.outputs(Range(0, op.out_rows))) for phase in op.row_phases]
         cols = [len(phase.outputs(Range(0, op.out_cols))) for phase in op.col_phases]
         spent = sum(rows[one.row_phase] * cols[one.col_phase] * one.unit[0] * one.unit[1] for one in cut.passes)
@@ -64,7 +66,7 @@ def estimated_cycles(times: Times, doubled: tuple[str, ...]) -> Count:
     """
     spec, step, cut = times.spec, times.step, times.cut
     chunks = times.rows.count * times.cols.count * len(cut.channels)
-    maps = 2 if any(tensor is step.other for tensor in step.inputs if step.other is not None) else 1
+    maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
     moved = chunks * len(cut.in_channels) * maps
     bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
     load = moved * spec.dma_setup_cycles

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.ir import Step
+from tvm_sramtile.ir import Step, Tensor
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan.capacity import Charge, SpecCapacity, Tile
 from tvm_sramtile.plan.choices import choices_of
@@ -22,7 +23,7 @@ from tvm_sramtile.plan.cut import Cut, col_spans, row_spans, tile_of, whole_cut
 from tvm_sramtile.plan.estimate import Times, compute_cycles, estimated_cycles
 from tvm_sramtile.plan.plan import AXES, KernelPass, Order
 from tvm_sramtile.plan.seed import channel_choices, seed_cut
-from tvm_sramtile.plan.traffic import Along, Axis, loads_once_per_call, traffic_along, traffic_of
+from tvm_sramtile.plan.traffic import Along, Axis, channel_axis, loads_once_per_call, traffic_along, traffic_of
 
 _ORDERS: tuple[Order, ...] = (
     ("channels", "rows", "cols"),
@@ -59,6 +60,34 @@ def search_cut(
     Raises:
         DoesNotFit: not even one row and column of one block of channels fits.
     """
+    found = _search(_nameless(step), spec, passes, options, only_step)
+    return seed_cut(step, SpecCapacity(spec), passes) if found is None else found  # the seed says what does not fit
+
+
+def _nameless(step: Step) -> Step:
+    """What a cut depends on: steps that differ in nothing else are planned once."""
+
+    def tensor(one: Tensor | None) -> Tensor | None:
+        return None if one is None else replace(one, name="", digest=None)
+
+    activations = tuple(replace(one, vector=tensor(one.vector)) for one in step.activations)
+    return replace(
+        step,
+        name="",
+        data=replace(step.data, name="", digest=None),
+        weight=tensor(step.weight),
+        output=replace(step.output, name="", digest=None),
+        bias=tensor(step.bias),
+        other=tensor(step.other),
+        activations=activations,
+        origin=(),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _search(
+    step: Step, spec: AcceleratorSpec, passes: tuple[KernelPass, ...], options: Options, only_step: bool
+) -> Cut | None:
     whole, capacity = whole_cut(step, passes), SpecCapacity(spec)
     if capacity.charge(step, tile_of(step, whole)).fits:
         return whole
@@ -67,7 +96,7 @@ def search_cut(
         search.try_all(base)
     best = search.best
     if best is None:
-        return seed_cut(step, capacity, passes)  # which says what does not fit
+        return None
     return replace(best.cut, rows=row_spans(step, best.rows), cols=col_spans(step, best.cols))
 
 
@@ -83,11 +112,13 @@ class _Search:
         self.keeps_rows = bool((self.rows.rolled.reads.kept != self.rows.plain.reads.kept).any())
         whole = whole_cut(step, passes)
         moving = traffic_of(step, whole, once_per_call=False).total_bytes // (step.images * spec.dma_bytes_per_cycle)
-        self.grain = max(1, compute_cycles(spec, step, whole) // 64, moving // 64)
+        self.grain = max(1, compute_cycles(spec, step, whole) // 16, moving // 16)
         self.best: Found | None = None
+        self.channels, self.compute = channel_axis(step, whole), 0  # of the channels that are tried
 
     def try_all(self, base: Cut) -> None:
         """All sizes and orders of the loops, with channels and passes as in ``base``."""
+        self.channels, self.compute = channel_axis(self.step, base), compute_cycles(self.spec, self.step, base)
         loops = [replace(base, order=order, rolled=rolled) for order, rolled in self.loops(base)]
         loops = [cut for cut in loops if self.can_win(cut)]
         if not loops:
@@ -108,8 +139,8 @@ class _Search:
             return True
         rows, cols = _first(self.rows.plain), _first(self.cols.plain)
         once = loads_once_per_call(cut, only_step=self.only_step)
-        dram = int(traffic_along(self.step, cut, rows, cols, once_per_call=once).total_bytes)
-        cycles = self.rank(compute_cycles(self.spec, self.step, cut))
+        dram = int(traffic_along(self.step, cut, self.channels, rows, cols, once_per_call=once).total_bytes)
+        cycles = self.rank(self.compute)
         least = (dram, cycles) if self.objective == "dram_bytes" else (cycles, dram)
         return least < self.best.cost
 
@@ -145,8 +176,8 @@ class _Search:
         if base.input_per_pass or len(base.in_channels) > 1:  # everything is loaded for each chunk
             yield AXES, False
             return
-        one_input = len({self.step.op.in_channel_range(part) for part in base.channels}) == 1
-        for order in _ORDERS if one_input and len(base.channels) > 1 else _ORDERS[:2]:
+        one_input = self.channels.reads.kept > 0
+        for order in _ORDERS if one_input else _ORDERS[:2]:
             if self.keeps_rows:
                 yield order, True
             if not self.keeps_rows or self.objective == "cycles":  # a copy takes time, but no traffic
@@ -157,8 +188,8 @@ class _Search:
         rows = _shaped(self.rows.rolled if cut.rolled else self.rows.plain, (-1, 1))
         cols = _shaped(self.cols.plain, (1, -1))
         once = loads_once_per_call(cut, only_step=self.only_step)
-        traffic = traffic_along(self.step, cut, rows, cols, once_per_call=once)
-        times = Times(self.spec, self.step, cut, rows, cols, traffic, compute_cycles(self.spec, self.step, cut))
+        traffic = traffic_along(self.step, cut, self.channels, rows, cols, once_per_call=once)
+        times = Times(self.spec, self.step, cut, rows, cols, traffic, self.compute)
         cycles, double = np.full(self.shape, _NEVER), np.zeros(self.shape, np.int64)
         for index, names in enumerate(self.doubles):
             possible = fits & self.room(charge, spare, names)

@@ -76,12 +76,12 @@ def loaded(axes: Mapping[AxisName, Along], order: Order) -> Count:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The chunks along rows or columns.
+    """The chunks along channels, rows or columns.
 
     Attributes:
         count: how many.
         outs: their outputs.
-        reads: what they read of the input; chunks that lie wholly in padding read nothing.
+        reads: what they read of the input; rows and columns that lie wholly in padding read nothing.
         by_pass: what each pass reads in all of them.
     """
 
@@ -98,7 +98,13 @@ def traffic_of(step: Step, cut: Cut, *, once_per_call: bool) -> Traffic:
         reads = pass_reads(step.op, cut)
         by_pass = [tuple(sum(map(len, one[axis])) for one in reads) for axis in (0, 1)]
     rows, cols = _axis(cut.rows, by_pass[0], rolled=cut.rolled), _axis(cut.cols, by_pass[1])
-    return traffic_along(step, cut, rows, cols, once_per_call=once_per_call)
+    return traffic_along(step, cut, channel_axis(step, cut), rows, cols, once_per_call=once_per_call)
+
+
+def channel_axis(step: Step, cut: Cut) -> Axis:
+    """The chunks along the output channels."""
+    sources = Along.of([step.op.in_channel_range(part) for part in cut.channels])
+    return Axis(len(cut.channels), Along.of(cut.channels), sources)
 
 
 def _axis(spans: Sequence[Span], by_pass: tuple[int, ...], *, rolled: bool = False) -> Axis:
@@ -111,19 +117,17 @@ def loads_once_per_call(cut: Cut, *, only_step: bool) -> bool:
     return only_step and len(cut.channels) == 1 and len(cut.in_channels) == 1 and cut.passes_resident
 
 
-def traffic_along(step: Step, cut: Cut, rows: Axis, cols: Axis, *, once_per_call: bool) -> Traffic:
-    """The same for other rows and columns than those of ``cut``."""
-    by_channel: dict[AxisName, Along] = {
-        "channels": Along.of(cut.channels), "rows": Along.same(rows.count), "cols": Along.same(cols.count)
-    }  # fmt: skip
-    channels = loaded(by_channel, cut.order)
-    weight_bytes = _kernel_bytes(step, cut, channels, rows.count * cols.count)
-    weight_bytes = weight_bytes + sum(channels * dtype_bytes(tensor.dtype) for _, tensor in vectors(step))
+def traffic_along(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis, *, once_per_call: bool) -> Traffic:
+    """The same for chunks along these axes, not those of ``cut``."""
+    row, col = Along.same(rows.count), Along.same(cols.count)
+    outs = loaded({"channels": channels.outs, "rows": row, "cols": col}, cut.order)
+    weight_bytes = _kernel_bytes(step, cut, outs, rows.count * cols.count)
+    weight_bytes = weight_bytes + sum(outs * dtype_bytes(tensor.dtype) for _, tensor in vectors(step))
     out_elems = step.op.out_channels * step.op.out_rows * step.op.out_cols
     return Traffic(
-        input_bytes=step.images * _input_elems(step, cut, rows, cols) * dtype_bytes(step.data.dtype),
+        input_bytes=step.images * _input_elems(step, cut, channels, rows, cols) * dtype_bytes(step.data.dtype),
         weight_bytes=weight_bytes * (1 if once_per_call else step.images)
-        + step.images * _table_bytes(step, cut, rows, cols),
+        + step.images * _table_bytes(step, cut, channels, rows, cols),
         output_bytes=step.images * out_elems * dtype_bytes(step.output.dtype),
     )
 
@@ -139,23 +143,22 @@ def _kernel_bytes(step: Step, cut: Cut, channels: Count, spatial: Count) -> Coun
     return outs * op.in_channels_per_group * sum(taps) * dtype_bytes(step.weight.dtype)
 
 
-def _input_elems(step: Step, cut: Cut, rows: Axis, cols: Axis) -> Count:
+def _input_elems(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis) -> Count:
     """Elements of the input map, and of an elementwise partner map, that one image loads."""
-    sources = [step.op.in_channel_range(part) for part in cut.channels]
     if cut.input_per_pass:
-        return sum(map(len, sources)) * sum(row * col for row, col in zip(rows.by_pass, cols.by_pass, strict=True))
-    axes: dict[AxisName, Along] = {"channels": Along.of(sources), "rows": rows.reads, "cols": cols.reads}
+        return channels.reads.total * sum(row * col for row, col in zip(rows.by_pass, cols.by_pass, strict=True))
+    axes: dict[AxisName, Along] = {"channels": channels.reads, "rows": rows.reads, "cols": cols.reads}
     if len(cut.in_channels) > 1:  # a part of the channels takes the place of another
         axes = {name: Along.new(along.total) for name, along in axes.items()}
     elems = loaded(axes, cut.order)
     return 2 * elems if isinstance(step.op, Elementwise) and step.op.partner == "map" else elems
 
 
-def _table_bytes(step: Step, cut: Cut, rows: Axis, cols: Axis) -> Count:
+def _table_bytes(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis) -> Count:
     op = step.op
     if not isinstance(op, Resize2d):
         return 0
-    channels, row, col = (Along.same(count) for count in (len(cut.channels), rows.count, cols.count))
-    row_entries = loaded({"channels": channels, "rows": rows.outs, "cols": col}, cut.order)
-    col_entries = loaded({"channels": channels, "rows": row, "cols": cols.outs}, cut.order)
+    channel, row, col = (Along.same(axis.count) for axis in (channels, rows, cols))
+    row_entries = loaded({"channels": channel, "rows": rows.outs, "cols": col}, cut.order)
+    col_entries = loaded({"channels": channel, "rows": row, "cols": cols.outs}, cut.order)
     return (row_entries * op.rows.taps + col_entries * op.cols.taps) * TABLE_ENTRY_BYTES

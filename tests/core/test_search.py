@@ -1,0 +1,175 @@
+"""The search: as good as trying everything, never worse than the seed, never worse with more SRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from core.regions import SPEC, region_case
+from core.whole_chips import whole_case
+from core.zoo import ZOO, lowered
+
+from tvm_sramtile.compile import compile_region
+from tvm_sramtile.errors import DoesNotFit
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Operator, Pool2d, Resize2d
+from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ints import cut
+from tvm_sramtile.ir import Step, Tensor
+from tvm_sramtile.options import Options
+from tvm_sramtile.plan import Cut, SpecCapacity, StepPlan, cut_step, plan_region
+from tvm_sramtile.plan.cut import Convolution, col_spans, kernel_passes, row_spans, tile_of, whole_cut
+from tvm_sramtile.plan.plan import AXES
+from tvm_sramtile.plan.planner import plan_of_cut
+from tvm_sramtile.plan.traffic import traffic_of
+
+SEARCH = Options(strategy="search")
+
+
+def step_of(op: Operator) -> Step:
+    data = Tensor("x", (1, op.in_channels, op.in_rows, op.in_cols), "float32")
+    weight = Tensor("w", op.weight_shape, "float32") if isinstance(op, Convolution) else None
+    return Step("s", op, data, weight, Tensor("y", (1, op.out_channels, op.out_rows, op.out_cols), "float32"))
+
+
+def planned(op: Operator, spec: AcceleratorSpec, options: Options = SEARCH) -> StepPlan:
+    step = step_of(op)
+    return plan_of_cut(step, cut_step(step, SpecCapacity(spec), options), spec)
+
+
+SMALL: list[Operator] = [
+    Conv2d(4, 7, 6, 8, (3, 3), padding=(1, 1, 1, 1)),
+    Conv2d(8, 5, 5, 8, (2, 3), (2, 1), padding=(0, 1, 1, 0)),
+    Conv2d(8, 4, 6, 8, (1, 1)),
+    Conv2d(8, 6, 5, 8, (3, 3), groups=8),
+    Conv2d(8, 5, 4, 8, (3, 1), groups=2, dilation=(2, 1), padding=(2, 0, 2, 0)),
+    Conv2dTranspose(4, 4, 3, 8, (3, 3), (2, 2), padding=(1, 1, 1, 1)),
+    Pool2d(8, 7, 5, 6, 4, (2, 2), (1, 1), (0, 0), (1, 1), "max"),
+    Resize2d(4, 4, 3, 7, 6, "linear"),
+]
+
+
+def everything(step: Step, spec: AcceleratorSpec) -> Iterator[Cut]:
+    """Every cut into chunks of one size along each axis, in every order, with and without rows that stay in SRAM."""
+    op, lanes = step.op, spec.channel_align
+    whole = whole_cut(step, kernel_passes(step, spec.unit_kernels, "best"))
+    group = getattr(op, "out_channels_per_group", 1) if getattr(op, "groups", 1) > 1 else 1
+    outs = [cut(op.out_channels, size) for size in range(1, op.out_channels + 1)]
+    depth = whole.in_channels[0].stop
+    ins = [cut(depth, size) for size in range(lanes, depth, lanes)] if isinstance(op, Convolution) else []
+    for channels in outs:
+        whole_groups = all(part.start % group == part.stop % group == 0 for part in channels)
+        if not whole_groups or (group == 1 and any(part.start % lanes for part in channels)):
+            continue
+        for in_channels in (whole.in_channels, *ins):
+            if len(in_channels) > 1 and any(len(op.groups_of(part)) > 1 for part in channels):  # type: ignore[union-attr]
+                continue
+            base = replace(whole, channels=channels, in_channels=in_channels)
+            for rows in range(1, op.out_rows + 1):
+                for cols in range(1, op.out_cols + 1):
+                    sized = replace(base, rows=row_spans(step, rows), cols=col_spans(step, cols))
+                    for order in permutations(AXES):
+                        for rolled in (False, True) if len(in_channels) == 1 else (False,):
+                            yield replace(sized, order=order, rolled=rolled)
+
+
+@pytest.mark.parametrize("op", SMALL, ids=lambda op: op.kind)
+def test_no_cut_moves_less(op: Operator) -> None:
+    step = step_of(op)
+    spec = SPEC.replace(unit_kernels=((1, 1), (3, 3)))
+    capacity = SpecCapacity(spec)
+    found = [
+        (
+            capacity.charge(step, tile_of(step, one)).used_bytes("pool"),
+            traffic_of(step, one, once_per_call=True).total_bytes,
+        )
+        for one in everything(step, spec)
+    ]
+    sizes = sorted({size for size, _ in found})
+    for sram_bytes in [sizes[0], *sizes[:: max(1, len(sizes) // 12)], sizes[-1] - 1]:
+        best = min(traffic.total_bytes for size, traffic in found if size <= sram_bytes)
+        assert planned(op, spec.replace(sram_bytes=sram_bytes)).traffic.total_bytes <= best
+    with pytest.raises(DoesNotFit):
+        planned(op, spec.replace(sram_bytes=16))
+
+
+@pytest.mark.parametrize("first", range(0, 240, 60))
+def test_never_more_traffic_than_the_seed_and_all_that_is_said_holds(first: int) -> None:
+    for seed in range(first, first + 60):
+        case, spec, options = whole_case(seed)
+        options = options.replace(strategy="search", objective="cycles" if seed % 4 == 0 else "dram_bytes")
+        compiled = compile_region(case.region, spec, options, case.constants)
+        assert case.run(compiled.program) == case.measures(compiled.plan), seed
+        if options.objective == "dram_bytes":
+            seeds = plan_region(case.region, spec, options.replace(strategy="seed"))
+            for mine, its in zip(compiled.plan.steps, seeds.steps, strict=True):
+                assert mine.traffic.total_bytes <= its.traffic.total_bytes, seed
+
+
+@pytest.mark.parametrize("op", SMALL, ids=lambda op: op.kind)
+def test_more_sram_never_means_more_traffic(op: Operator) -> None:
+    before = None
+    for sram_bytes in range(200, 6000, 40):
+        try:
+            total = planned(op, SPEC.replace(sram_bytes=sram_bytes)).traffic.total_bytes
+        except DoesNotFit:
+            assert before is None
+            continue
+        assert before is None or total <= before
+        before = total
+
+
+def test_what_fits_is_left_whole() -> None:
+    op = SMALL[0]
+    capacity = SpecCapacity(SPEC)
+    step = step_of(op)
+    needed = capacity.charge(step, tile_of(step, whole_cut(step, kernel_passes(step, SPEC.unit_kernels, "best"))))
+    size = needed.used_bytes("pool")
+    assert not planned(op, SPEC.replace(sram_bytes=size)).is_split
+    plan = planned(op, SPEC.replace(sram_bytes=size - 1))
+    assert plan.is_split
+    assert plan.traffic == planned(op, SPEC.replace(sram_bytes=size)).traffic
+
+
+def test_rows_that_stay_are_moved_and_not_loaded() -> None:
+    op = Conv2d(4, 64, 16, 4, (3, 3), padding=(1, 1, 1, 1))
+    case = region_case(op, constant=True)
+    spec = SPEC.replace(sram_bytes=8192)
+    names = {}
+    for options in (SEARCH, Options(strategy="seed")):
+        compiled = compile_region(case.region, spec, options, case.constants)
+        assert case.run(compiled.program) == case.measures(compiled.plan)
+        names[options.strategy] = {command.opcode.name for command in compiled.program.body}
+        if options is SEARCH:
+            assert compiled.plan.steps[0].rolled
+            assert compiled.plan.traffic.input_bytes == 4 * op.in_channels * op.in_rows * op.in_cols
+    assert names == {"search": {"LOAD", "COPY", "CONV", "STORE"}, "seed": {"LOAD", "CONV", "STORE"}}
+
+
+def test_equal_layers_get_equal_cuts_whatever_their_names() -> None:
+    op = SMALL[0]
+    spec = SPEC.replace(sram_bytes=2000)
+    one, other = step_of(op), replace(step_of(op), name="another", origin=("z",))
+    assert cut_step(one, SpecCapacity(spec), SEARCH) == cut_step(other, SpecCapacity(spec), SEARCH)
+
+
+def test_the_objective_counts() -> None:
+    """Over many regions each objective is the better one at what it minimises."""
+    bytes_moved, cycles = [0, 0], [0, 0]
+    for seed in range(120):
+        case, spec, options = whole_case(seed)
+        for index, objective in enumerate(("dram_bytes", "cycles")):
+            chosen = options.replace(strategy="search", objective=objective)
+            predicted = compile_region(case.region, spec, chosen, None).predicted
+            bytes_moved[index] += predicted.traffic.total_bytes
+            cycles[index] += predicted.time.cycles
+    assert bytes_moved[0] < bytes_moved[1]
+    assert cycles[1] < cycles[0]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_the_zoo_is_never_planned_worse(name: str) -> None:
+    made = lowered(name)
+    plan = plan_region(made.case.region, made.spec, SEARCH)
+    assert plan.traffic.total_bytes <= made.plan.traffic.total_bytes
