@@ -61,26 +61,25 @@ def compute_cycles(spec: AcceleratorSpec, step: Step, cut: Cut) -> int:
 def estimated_cycles(times: Times, doubled: tuple[str, ...]) -> Count:
     """Cycles of one image, when these of "input" and "output" have two buffers.
 
-    Queues that overlap take as long as the longest of them, those that cannot take the sum; and the first load and the
-    last store overlap with nothing.
+    Queues that overlap take as long as the longest of them, those that cannot take the sum; the first load and the last
+    store overlap with nothing. Weights have one buffer: they are loaded while nothing is computed.
     """
     spec, step, cut = times.spec, times.step, times.cut
+    bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
     chunks = times.rows.count * times.cols.count * len(cut.channels)
     maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
-    moved = chunks * len(cut.in_channels) * maps
-    bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
-    load = moved * spec.dma_setup_cycles
-    load = load + ceil_div(times.traffic.input_bytes + times.traffic.weight_bytes, bytes_per_cycle)
+    fills = chunks * len(cut.in_channels)
+    load = maps * fills * spec.dma_setup_cycles + ceil_div(times.traffic.input_bytes, bytes_per_cycle)
     if cut.rolled:
         kept = times.rows.reads.kept * times.cols.reads.total * len(cut.channels)
-        load = load + kept * ceil_div(step.op.in_channels, spec.channel_align) + moved * spec.dma_setup_cycles
+        load = load + kept * ceil_div(step.op.in_channels, spec.channel_align) + fills * spec.dma_setup_cycles
     store = chunks * spec.dma_setup_cycles + ceil_div(times.traffic.output_bytes, bytes_per_cycle)
-    compute = times.compute
-    alone = load // chunks + store // chunks
+    weights = ceil_div(times.traffic.weight_bytes, bytes_per_cycle)
+    busy, alone = times.compute + weights, load // fills + store // chunks
     if doubled == ("input", "output"):
-        return np.maximum(np.maximum(load, compute), store) + alone
+        return np.maximum(np.maximum(load + weights, busy), store) + alone
     if doubled == ("input",):
-        return np.maximum(load, compute + store) + alone
+        return np.maximum(load + weights, busy + store) + alone
     if doubled == ("output",):
-        return np.maximum(load + compute, store) + alone
-    return compute + np.maximum(load, store) + alone
+        return np.maximum(load + busy, store) + alone
+    return busy + np.maximum(load, store) + alone
