@@ -68,7 +68,7 @@ def estimated_cycles(times: Times, doubled: tuple[str, ...]) -> Count:
     bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
     chunks = times.rows.count * times.cols.count * len(cut.channels)
     maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
-    fills = chunks * len(cut.in_channels)
+    fills = chunks * len(cut.in_channels) * (len(cut.passes) if cut.input_per_pass else 1)
     load = maps * fills * spec.dma_setup_cycles + ceil_div(times.traffic.input_bytes, bytes_per_cycle)
     if cut.rolled:
         kept = times.rows.reads.kept * times.cols.reads.total * len(cut.channels)

@@ -192,6 +192,8 @@ class _Search:
         times = Times(self.spec, self.step, cut, rows, cols, traffic, self.compute)
         cycles, double = np.full(self.shape, _NEVER), np.zeros(self.shape, np.int64)
         for index, names in enumerate(self.doubles):
+            if cut.input_per_pass and "input" in names:  # it is loaded anew for each pass, in one place
+                continue
             possible = fits & self.room(charge, spare, names)
             new = np.where(possible, self.rank(estimated_cycles(times, names)), _NEVER)
             double = np.where(new < cycles, index, double)
