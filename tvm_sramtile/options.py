@@ -36,7 +36,7 @@ class Options:
         OptionError: a value that is not allowed.
     """
 
-    strategy: Strategy = "seed"
+    strategy: Strategy = "search"
     objective: Objective = "dram_bytes"
     kernel_split: KernelSplit = "best"
     double_buffer: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.regions import region_case
+from core.regions import SEED, region_case
 
 from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.hw import AcceleratorSpec
@@ -17,7 +17,7 @@ from tvm_sramtile.plan.check import check_plan
 A19 = Conv2d(4, 8, 8, 4, (3, 3), padding=(1, 1, 1, 1))
 A19_BYTES = 4 * 4 * 9 * 4 + 2 * (8 * 8 * 4 * 4)
 
-SINGLE = Options(double_buffer=False)
+SINGLE = SEED.replace(double_buffer=False)
 
 
 def region(op: Conv2d, *, images: int = 1, bias: bool = False) -> Region:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.regions import SPEC, Case, region_case
+from core.regions import SEED, SPEC, Case, region_case
 from core.whole_chips import whole_case
 
 from tvm_sramtile.compile import Compiled, compile_region
@@ -16,7 +16,6 @@ from tvm_sramtile.errors import CheckFailed, DoesNotFit, UnsupportedOp
 from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.ir import Clip, Region
 from tvm_sramtile.isa import decode
-from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Plan, plan_region
 
 
@@ -72,7 +71,7 @@ def test_a_program_read_back_from_its_bytes_runs_alike() -> None:
     case = region_case(
         Conv2d(5, 12, 6, 7, (3, 3), strides=(2, 1), padding=(1, 2, 0, 1)), images=2, bias=True, clips=(Clip(0.1, 0.7),)
     )
-    compiled = compile_region(case.region, SPEC.replace(sram_bytes=5000), Options(), case.constants)
+    compiled = compile_region(case.region, SPEC.replace(sram_bytes=5000), SEED, case.constants)
     assert compiled.plan.steps[0].is_split
     assert case.run(decode(compiled.code)) == case.measures(compiled.plan)
     on_engine(case, compiled)
@@ -83,7 +82,7 @@ def test_what_is_not_finite_stays_where_it_belongs(value: float) -> None:
     op = Conv2d(3, 9, 5, 4, (3, 3), strides=(2, 1), padding=(2, 1, 2, 1), dilation=(2, 1))
     case = region_case(op)
     case.values["x"][0, 1, 4, 2] = value
-    compiled = compile_region(case.region, SPEC.replace(sram_bytes=1300), Options(), {})
+    compiled = compile_region(case.region, SPEC.replace(sram_bytes=1300), SEED, {})
     assert compiled.plan.chunk_count > 1
     arguments = case.arguments()
     run(compiled.code, arguments)
@@ -96,9 +95,9 @@ def test_what_is_not_finite_stays_where_it_belongs(value: float) -> None:
 
 def test_a_plan_of_another_spec() -> None:
     case = region_case(Conv2d(4, 8, 8, 4, (3, 3), padding=(1, 1, 1, 1)))
-    plan = plan_region(case.region, SPEC, Options())
+    plan = plan_region(case.region, SPEC, SEED)
     with pytest.raises(CheckFailed) as caught:
-        compile_region(case.region, SPEC.replace(sram_bytes=2000), Options(), {}, plan)
+        compile_region(case.region, SPEC.replace(sram_bytes=2000), SEED, {}, plan)
     assert str(caught.value) == "plan of step conv0: buffers take 2624 B of memory pool, which has 2000 B"
 
 
@@ -107,16 +106,16 @@ def test_what_has_no_unit_or_no_room() -> None:
     step = case.region.steps[0]
     other = replace(case.region, steps=(replace(step, data=replace(step.data, dtype="int64")),))
     with pytest.raises(UnsupportedOp):
-        compile_region(other, SPEC, Options(), {})
+        compile_region(other, SPEC, SEED, {})
     with pytest.raises(DoesNotFit):
-        compile_region(case.region, SPEC.replace(sram_bytes=99), Options(), {})
+        compile_region(case.region, SPEC.replace(sram_bytes=99), SEED, {})
 
 
 def test_a_wrong_constant() -> None:
     case = region_case(Conv2d(4, 8, 8, 4, (3, 3)), constant=True)
     digest = str(case.region.steps[0].weight.digest)
     with pytest.raises(CheckFailed) as caught:
-        compile_region(case.region, SPEC, Options(), {digest: case.values["w0"] * 2})
+        compile_region(case.region, SPEC, SEED, {digest: case.values["w0"] * 2})
     text = "constant w0 (4, 4, 3, 3): its value is not among those of the region's function"
     assert str(caught.value) == text
 
@@ -126,6 +125,6 @@ def test_predictions_are_affine_in_the_images() -> None:
 
     def cycles(images: int) -> int:
         case = region_case(op, images=images)
-        return compile_region(case.region, SPEC.replace(sram_bytes=1500), Options(), {}).predicted.time.cycles
+        return compile_region(case.region, SPEC.replace(sram_bytes=1500), SEED, {}).predicted.time.cycles
 
     assert cycles(3) - cycles(2) == cycles(2) - cycles(1) > 0

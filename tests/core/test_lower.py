@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from core.growth import assert_linear
 from core.programs import pack, tensor, weight_tensor
-from core.regions import SPEC, Case, region_case
+from core.regions import SEED, SPEC, Case, region_case
 
 from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.errors import CheckFailed
@@ -34,7 +34,7 @@ from tvm_sramtile.lower.constants import pack_weights
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Plan, plan_region
 
-DEFAULT = Options()
+DEFAULT = SEED
 SAME = Conv2d(4, 8, 8, 4, (3, 3), padding=(1, 1, 1, 1))
 TIGHT = SPEC.replace(sram_bytes=1500)  # four chunks of SAME
 ROOMY = SPEC.replace(sram_bytes=None, input_bytes=1024, weight_bytes=1 << 16, output_bytes=1024, accumulator_bytes=256)
@@ -57,14 +57,14 @@ def test_the_same_plan_gives_the_same_bytes() -> None:
     assert first.code == again.code
     region, plan = Region.from_json(case.region.to_json()), Plan.from_json(first.plan.to_json())
     assert encode(lower(region, plan, TIGHT, case.constants)) == first.code
-    assert compile_region(region, TIGHT, Options(), case.constants, plan).code == first.code
+    assert compile_region(region, TIGHT, SEED, case.constants, plan).code == first.code
 
 
 @pytest.mark.parametrize("limit", [1, 3, 64, None])
 def test_the_program_does_not_depend_on_how_a_body_is_written(limit: int | None) -> None:
     case = region_case(SAME, bias=True)
     code = compiled(case, TIGHT).code
-    assert compiled(case, TIGHT, Options(max_unrolled_chunks=limit)).code == code
+    assert compiled(case, TIGHT, SEED.replace(max_unrolled_chunks=limit)).code == code
 
 
 # Tensors.
@@ -105,7 +105,7 @@ def test_packed_weights(shape: tuple[int, int, int, int]) -> None:
 @pytest.mark.parametrize("damage", ["absent", "other"])
 def test_a_constant_that_is_missing(damage: str) -> None:
     case = region_case(SAME, constant=True)
-    plan = plan_region(case.region, TIGHT, Options())
+    plan = plan_region(case.region, TIGHT, SEED)
     digest = str(case.region.steps[0].weight.digest)
     constants = {} if damage == "absent" else {digest: case.values["w0"] + 1}
     with pytest.raises(CheckFailed) as caught:
@@ -116,7 +116,7 @@ def test_a_constant_that_is_missing(damage: str) -> None:
 
 def test_a_program_that_is_only_counted_has_zeros_for_constants() -> None:
     case = region_case(SAME, SAME, constant=True, bias=True)
-    counted, real = compile_region(case.region, TIGHT, Options(), None), compiled(case, TIGHT)
+    counted, real = compile_region(case.region, TIGHT, SEED, None), compiled(case, TIGHT)
     assert not any(counted.program.constants)
     assert counted.predicted == real.predicted
     constants = real.program.constants
@@ -125,7 +125,7 @@ def test_a_program_that_is_only_counted_has_zeros_for_constants() -> None:
 
 def test_a_plan_beyond_the_memory() -> None:
     case = region_case(SAME)
-    plan = plan_region(case.region, SPEC, Options())
+    plan = plan_region(case.region, SPEC, SEED)
     with pytest.raises(CheckFailed) as caught:
         lower(case.region, plan, SPEC.replace(sram_bytes=2000), {})
     assert str(caught.value) == "step conv0: its buffers take 2624 B of the 2000 B of memory pool"
@@ -189,7 +189,7 @@ def test_weights_of_a_lone_step_are_loaded_once_a_call(images: int) -> None:
 
 
 def test_one_copy_of_each_buffer() -> None:
-    made = compiled(region_case(SAME), TIGHT, Options(double_buffer=False))
+    made = compiled(region_case(SAME), TIGHT, SEED.replace(double_buffer=False))
     waits = [command.waits for command in made.program.body]
     assert names(made.program.body) == "LCS" * 4
     assert waits[0::3] == [(0, 0, 0), (0, 1, 0), (0, 2, 0), (0, 3, 0)]  # until the chunk before has been read
@@ -199,7 +199,7 @@ def test_one_copy_of_each_buffer() -> None:
 
 def test_two_copies_of_each_buffer_let_the_queues_overlap() -> None:
     case = region_case(SAME)
-    made, single = compiled(case, ROOMY), compiled(case, ROOMY, Options(double_buffer=False))
+    made, single = compiled(case, ROOMY), compiled(case, ROOMY, SEED.replace(double_buffer=False))
     assert {buffer.name: len(buffer.copies) for buffer in made.plan.steps[0].buffers} == {
         "weights": 1,
         "input": 2,
@@ -338,7 +338,7 @@ def test_lowering_ten_times_as_many_chunks_takes_ten_times_as_long() -> None:
 
     def lowering(chunks: int) -> Callable[[], bytes]:
         region = region_case(Conv2d(4, chunks, 8, 4, (3, 3), padding=(1, 1, 1, 1))).region
-        plan = plan_region(region, spec, Options())
+        plan = plan_region(region, spec, SEED)
         assert plan.chunk_count == chunks
         return lambda: encode(lower(region, plan, spec, {}))
 

@@ -11,7 +11,7 @@ from tvm_sramtile.options import Options
 
 
 def test_defaults() -> None:
-    assert Options() == Options("seed", "best", True, "host", None)
+    assert Options() == Options("search", "dram_bytes", "best", True, "host", None)
 
 
 def test_replace_leaves_the_rest() -> None:
@@ -25,8 +25,9 @@ LIMIT = "must be a positive integer or None"
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"strategy": "best"}, "option strategy = 'best': must be one of 'seed'"),
-        ({"strategy": ["seed"]}, "option strategy = ['seed']: must be one of 'seed'"),
+        ({"strategy": "best"}, "option strategy = 'best': must be one of 'search', 'seed'"),
+        ({"strategy": ["seed"]}, "option strategy = ['seed']: must be one of 'search', 'seed'"),
+        ({"objective": "energy"}, "option objective = 'energy': must be one of 'dram_bytes', 'cycles'"),
         ({"kernel_split": "both"}, "option kernel_split = 'both': must be one of 'seed', 'best'"),
         ({"on_refusal": "raise"}, "option on_refusal = 'raise': must be one of 'host', 'error'"),
         ({"on_refusal": None}, "option on_refusal = None: must be one of 'host', 'error'"),
@@ -37,7 +38,7 @@ LIMIT = "must be a positive integer or None"
         ({"max_unrolled_chunks": 2.0}, f"option max_unrolled_chunks = 2.0: {LIMIT}"),
         (
             {"unrolled": 3},
-            "option 'unrolled' is unknown: allowed are strategy, kernel_split, double_buffer, on_refusal, "
+            "option 'unrolled' is unknown: allowed are strategy, objective, kernel_split, double_buffer, on_refusal, "
             "max_unrolled_chunks",
         ),
     ],

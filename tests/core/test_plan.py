@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from core.planning import A19, A19_BYTES, heights, planned, region, widths
-from core.regions import SPEC
+from core.regions import SEED, SPEC
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +18,6 @@ from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region
-from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Buffer, Plan, plan_region
 
 # The count of chunks by the text of the method: formulas (1) and (2) and a loop.
@@ -116,9 +115,9 @@ def test_double_buffering_changes_no_chunk(op: Conv2d, kind: str, own: bool, siz
         single = planned(op, spec)
     except DoesNotFit:
         with pytest.raises(DoesNotFit):
-            planned(op, spec, Options())
+            planned(op, spec, SEED)
         return
-    double = planned(op, spec, Options())
+    double = planned(op, spec, SEED)
     assert (double.rows, double.cols, double.channels) == (single.rows, single.cols, single.channels)
     assert double.traffic == single.traffic
     assert all(len(buffer.copies) == 1 for buffer in single.buffers)
@@ -133,7 +132,7 @@ def test_double_buffers_are_taken_where_they_fit_the_input_first() -> None:
     two_rows = 64 + 2 * 128 + 2 * 128
 
     def copies(sram_bytes: int) -> dict[str, tuple[int, ...]]:
-        plan = planned(op, SPEC.replace(sram_bytes=sram_bytes), Options())
+        plan = planned(op, SPEC.replace(sram_bytes=sram_bytes), SEED)
         assert heights(plan) == [2] * 8
         return {buffer.name: buffer.copies for buffer in plan.buffers}
 
@@ -142,7 +141,7 @@ def test_double_buffers_are_taken_where_they_fit_the_input_first() -> None:
     # With more the chunks would be larger, unless the height that fits next is far off.
     tall = Conv2d(4, 2, 8, 4, (1, 1))
     spec = SPEC.replace(sram_bytes=64 + 2 * 256 - 1)
-    plan = planned(tall, spec, Options())
+    plan = planned(tall, spec, SEED)
     assert heights(plan) == [1, 1]
     assert plan.buffers == (
         Buffer("weights", "pool", (64,)),
@@ -154,12 +153,12 @@ def test_double_buffers_are_taken_where_they_fit_the_input_first() -> None:
 def test_a_second_copy_has_as_many_blocks_as_the_chunks_that_use_it() -> None:
     op = Conv2d(4, 5, 8, 4, (3, 3), padding=(1, 1, 1, 1))
     spec = SPEC.replace(sram_bytes=None, input_bytes=128 * 9, weight_bytes=4096, output_bytes=128 * 4)
-    plan = planned(op, spec, Options())
+    plan = planned(op, spec, SEED)
     assert [(len(span.read), len(span.out)) for span in plan.rows] == [(4, 3), (3, 2)]
     # Blocks have the rows of the largest chunk, whatever chunk they hold.
     assert plan.buffers[1:] == (Buffer("input", "input", (4 * 128, 4 * 128)), Buffer("output", "output", (3 * 128,)))
     op = Conv2d(4, 2, 8, 6, (1, 1))  # 4 channels and a rest of 2, in chunks of their own
-    plan = planned(op, SPEC.replace(sram_bytes=64 + 16 + 16 + 16), Options())
+    plan = planned(op, SPEC.replace(sram_bytes=64 + 16 + 16 + 16), SEED)
     assert plan.channels == (Range(0, 4), Range(4, 6))
     assert plan.buffers[-1] == Buffer("output", "pool", (16,))
 
@@ -169,7 +168,7 @@ def test_a_second_copy_has_as_many_blocks_as_the_chunks_that_use_it() -> None:
 
 @pytest.mark.parametrize("sram_bytes", [1 << 20, A19_BYTES + 1, A19_BYTES])
 def test_what_fits_is_one_chunk(sram_bytes: int) -> None:
-    plan = planned(A19, SPEC.replace(sram_bytes=sram_bytes), Options())
+    plan = planned(A19, SPEC.replace(sram_bytes=sram_bytes), SEED)
     assert heights(plan) == [8]
     assert not plan.is_split
     assert plan.used_bytes("pool") == A19_BYTES
@@ -283,9 +282,9 @@ def test_a13_one_plan_for_all_who_ask() -> None:
     op = Conv2d(16, 65, 32, 16, (3, 3), padding=(1, 1, 1, 1))
     spec = ONE_LANE.replace(sram_bytes=120352)
     made = region(op)
-    plan = plan_region(made, spec, Options())
-    assert plan == plan_region(made, spec, Options(max_unrolled_chunks=1))
-    assert plan == plan_region(Region.from_json(made.to_json()), AcceleratorSpec.from_json(spec.to_json()), Options())
+    plan = plan_region(made, spec, SEED)
+    assert plan == plan_region(made, spec, SEED.replace(max_unrolled_chunks=1))
+    assert plan == plan_region(Region.from_json(made.to_json()), AcceleratorSpec.from_json(spec.to_json()), SEED)
     assert Plan.from_json(plan.to_json()) == plan
 
 
@@ -294,7 +293,7 @@ def test_a13_one_plan_for_all_who_ask() -> None:
 
 def test_json_round_trip() -> None:
     op = Conv2d(3, 33, 33, 8, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
-    plan = plan_region(region(op, images=2, bias=True), SPEC.replace(sram_bytes=4096), Options())
+    plan = plan_region(region(op, images=2, bias=True), SPEC.replace(sram_bytes=4096), SEED)
     assert Plan.from_json(plan.to_json()) == plan
     assert Plan.from_json(plan.to_json()).to_json() == plan.to_json()
 
@@ -320,7 +319,7 @@ def test_json_round_trip() -> None:
     ],
 )
 def test_damaged_json(damage: Any, text: str) -> None:
-    plan = plan_region(region(A19), SPEC.replace(sram_bytes=A19_BYTES - 1), Options())
+    plan = plan_region(region(A19), SPEC.replace(sram_bytes=A19_BYTES - 1), SEED)
     with pytest.raises(CheckFailed) as caught:
         Plan.from_json(damage(plan.to_json()))
     assert str(caught.value).startswith(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from core.growth import assert_linear
-from core.regions import SPEC, mutants, region_case
+from core.regions import SEED, SPEC, mutants, region_case
 from core.zoo import ZOO, Lowered, lowered
 
 from tvm_sramtile.compile import compile_region
@@ -19,7 +19,6 @@ from tvm_sramtile.geometry import Conv2d, Elementwise
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region
-from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Buffer, KernelPass, Plan, plan_region
 from tvm_sramtile.plan.check import check_plan
 
@@ -55,7 +54,7 @@ def is_caught(made: Lowered, plan: Plan) -> bool:
 
 def is_right(made: Lowered, plan: Plan) -> bool:
     """Whether a plan compiles, runs, and measures what it says."""
-    compiled = compile_region(made.case.region, made.spec, Options(), made.case.constants, plan)
+    compiled = compile_region(made.case.region, made.spec, SEED, made.case.constants, plan)
     return made.case.run(compiled.program) == made.case.measures(plan)
 
 
@@ -199,19 +198,19 @@ CONV = Conv2d(4, 8, 8, 4, (3, 3), padding=(1, 1, 1, 1))
 
 def test_a_cut_finer_than_needed() -> None:
     region, spec = region_case(CONV, images=2, bias=True).region, SPEC.replace(sram_bytes=1500)
-    assert plan_region(region, spec, Options()).chunk_count == 4
-    fine = plan_region(region, spec.replace(sram_bytes=1104), Options(double_buffer=False))
+    assert plan_region(region, spec, SEED).chunk_count == 4
+    fine = plan_region(region, spec.replace(sram_bytes=1104), SEED.replace(double_buffer=False))
     assert fine.chunk_count == 8
     text = "plan of step conv0: cut into chunks of 1 output rows, but 2 rows fit"
     assert fault(region, fine, spec) == text
-    columns = plan_region(region, spec.replace(sram_bytes=900), Options(double_buffer=False))
+    columns = plan_region(region, spec.replace(sram_bytes=900), SEED.replace(double_buffer=False))
     assert len(columns.steps[0].cols) > 1
     assert fault(region, columns, spec) == "plan of step conv0: cut into chunks of 4 output columns, but 8 columns fit"
 
 
 def test_a_memory_that_is_too_small() -> None:
     region = region_case(CONV).region
-    plan = plan_region(region, SPEC, Options())
+    plan = plan_region(region, SPEC, SEED)
     text = "plan of step conv0: buffers take 2624 B of memory pool, which has 2623 B"
     assert fault(region, plan, SPEC.replace(sram_bytes=2623)) == text
     buffers = tuple(Buffer(b.name, "output", b.copies) for b in plan.steps[0].buffers)
@@ -241,7 +240,7 @@ def test_a_memory_that_is_too_small() -> None:
 )
 def test_a_region_whose_shapes_disagree(tensor: str, changes: dict[str, Any], text: str) -> None:
     region = region_case(CONV, bias=True).region
-    plan = plan_region(region, SPEC, Options())
+    plan = plan_region(region, SPEC, SEED)
     step = region.steps[0]
     changed = replace(step, **{tensor: replace(getattr(step, tensor), **changes)})
     assert fault(replace(region, steps=(changed,)), plan, SPEC) == f"plan of step conv0: {text}"
@@ -261,7 +260,7 @@ def test_the_proof_of_ten_times_as_many_chunks_takes_ten_times_as_long(cols: int
 
     def proof(rows: int) -> Callable[[], None]:
         region = region_case(Conv2d(4, rows, cols, 4, (3, 3), padding=(1, 1, 1, 1))).region
-        plan = plan_region(region, spec, Options())
+        plan = plan_region(region, spec, SEED)
         assert plan.chunk_count >= rows
         return lambda: check_plan(region, plan, spec)
 

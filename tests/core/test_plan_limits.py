@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from core.planning import A19, heights, planned, region, widths
-from core.regions import SPEC
+from core.regions import SEED, SPEC
 
 from tvm_sramtile.errors import DoesNotFit, UnsupportedOp
 from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.ir import Step
-from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Charge, SpecCapacity, Term, Tile, plan_region
 from tvm_sramtile.plan.cut import kernel_passes
 from tvm_sramtile.plan.seed import seed_cut
@@ -133,7 +132,7 @@ def test_kernels_of_no_unit(
     kernel: tuple[int, int], units: Any, split: Any, parts: list[tuple[int, int]] | None, spent: int
 ) -> None:
     op = Conv2d(4, 8, 8, 4, kernel)
-    plan = planned(op, SPEC.replace(unit_kernels=units), Options(kernel_split=split))
+    plan = planned(op, SPEC.replace(unit_kernels=units), SEED.replace(kernel_split=split))
     if parts is not None:
         assert [(len(one.rows), len(one.cols)) for one in plan.passes] == parts
     assert sum(one.unit[0] * one.unit[1] for one in plan.passes) == spent
@@ -192,5 +191,5 @@ def test_an_op_of_another_type() -> None:
     step = made.steps[0]
     other = replace(made, steps=(replace(step, data=replace(step.data, dtype="float16")),))
     with pytest.raises(UnsupportedOp) as caught:
-        plan_region(other, SPEC, Options())
+        plan_region(other, SPEC, SEED)
     assert str(caught.value) == "conv2d conv0: dtype float16 of x: the accelerator takes float32"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from core.regions import SPEC, region_case
+from core.regions import SEED, SPEC, region_case
 
 from tvm_sramtile.compile import Compiled, compile_region
 from tvm_sramtile.geometry import Conv2d
 from tvm_sramtile.ints import Range
-from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Chunk, Span
 from tvm_sramtile.report import network_report
 
@@ -19,7 +18,7 @@ SMALL = Conv2d(4, 6, 3, 4, (3, 3), padding=(1, 1, 1, 1))
 
 def compiled(*ops: Conv2d) -> Compiled:
     case = region_case(*ops)
-    return compile_region(case.region, SPEC.replace(sram_bytes=2000), Options(), None)
+    return compile_region(case.region, SPEC.replace(sram_bytes=2000), SEED, None)
 
 
 def test_cycles_of_a_region_are_counted_once() -> None:

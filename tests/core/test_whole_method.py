@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core.regions import SPEC, Case, region_case
+from core.regions import SEED, SPEC, Case, region_case
 from core.whole_chips import whole_case
 from core.whole_method import check
 
@@ -15,7 +15,6 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Region, Step, Tensor, digest_of
 from tvm_sramtile.lower import lower
-from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Plan, StepPlan, plan_region
 
 SHARES, CASES = 8, 3600
@@ -126,21 +125,21 @@ def test_weights_that_steps_read_in_different_ways(constant: bool) -> None:
         inputs=(x, z) if constant else (x, z, w, v),
     )
     for sram_bytes in (1 << 20, 900):
-        check(case, SPEC.replace(sram_bytes=sram_bytes), Options())
+        check(case, SPEC.replace(sram_bytes=sram_bytes), SEED)
 
 
 def test_each_chunk_is_summed_before_it_is_stored() -> None:
     """Claim 10: sub-kernels first, then chunks. A store follows the last of each chunk's partial sums."""
     case = region_case(Conv2d(9, 12, 6, 3, (7, 5), padding=(3, 2, 3, 2)))
     spec = SPEC.replace(sram_bytes=1800, unit_kernels=((1, 1), (3, 3)))
-    plan = plan_region(case.region, spec, Options(kernel_split="seed"))
+    plan = plan_region(case.region, spec, SEED.replace(kernel_split="seed"))
     step = plan.steps[0]
     assert len(step.passes) == 6
     assert len(step.rows) > 2
     names = [command.opcode.name for command in lower(case.region, plan, spec, {}).body]
     chunks = "".join(name[0] for name in names if name in ("CONV", "STORE")).split("S")[:-1]
     assert chunks == ["C" * 6 * len(step.in_channels)] * step.chunk_count
-    check(case, spec, Options(kernel_split="seed"))
+    check(case, spec, SEED.replace(kernel_split="seed"))
 
 
 def test_neighbours_that_read_the_same_rows_load_them_once() -> None:
@@ -149,6 +148,6 @@ def test_neighbours_that_read_the_same_rows_load_them_once() -> None:
     x, w, y = tensor("x", 1, 2, 3, 4), tensor("w", 2, 2, 1, 1), tensor("y", 1, 2, op.out_rows, op.out_cols)
     values = {each.name: rng.standard_normal(each.shape, np.float32) for each in (x, w)}
     case = tiny(Step("s", op, x, w, y), values=values, inputs=(x, w))
-    plan = check(case, SPEC.replace(sram_bytes=160), Options())
+    plan = check(case, SPEC.replace(sram_bytes=160), SEED)
     assert len(plan.steps[0].rows) == 9
     assert plan.traffic.input_bytes == values["x"].nbytes

@@ -37,7 +37,12 @@ UNITS: tuple[tuple[Pair, ...], ...] = (
 def whole_case(seed: int) -> tuple[Case, AcceleratorSpec, Options]:
     """The case of a seed: a region, a chip and options."""
     make, case = whole_region(seed)
-    options = Options(kernel_split=make.one_of(("seed", "best")), double_buffer=bool(make.between(0, 1)))
+    options = Options(
+        strategy="search" if seed % 3 == 0 else "seed",
+        objective="cycles" if seed % 6 == 0 else "dram_bytes",
+        kernel_split=make.one_of(("seed", "best")),
+        double_buffer=bool(make.between(0, 1)),
+    )
     return case, chip(make, case.region, options), options
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from core.regions import SPEC, Case, region_case
+from core.regions import SEED, SPEC, Case, region_case
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Operator, Pool2d, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
@@ -179,7 +179,7 @@ class Lowered:
 
     @classmethod
     def of(cls, case: Case, spec: AcceleratorSpec, options: Options | None = None) -> Lowered:
-        plan = plan_region(case.region, spec, options or Options())
+        plan = plan_region(case.region, spec, options or SEED)
         return cls(case, spec, plan, lower(case.region, plan, spec, case.constants))
 
 
