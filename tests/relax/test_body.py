@@ -34,7 +34,9 @@ def layer(builder: Any, x: Any) -> Any:
 
 
 def partitioned(limit: int | None = None, spec: AcceleratorSpec = SPEC) -> tvm.IRModule:
-    return front.partition_for_sramtile(graphs.module([X], layer), spec, Options(max_unrolled_chunks=limit))
+    return front.partition_for_sramtile(
+        graphs.module([X], layer), spec, Options(strategy="seed", max_unrolled_chunks=limit)
+    )
 
 
 def attributes(mod: tvm.IRModule | None = None) -> RegionAttributes:
@@ -232,7 +234,7 @@ def test_chunks_in_another_order() -> None:
 def test_bodies_that_other_passes_rewrote(spec: AcceleratorSpec, rewrite: Any) -> None:
     w = graphs.literal(1, 12, 12, 3, 3)
     mod = graphs.module([graphs.tensor("x", 1, 12, 4, 4)], lambda _, x: op.nn.conv2d(x, w, padding=1))
-    mod = front.partition_for_sramtile(mod, spec, Options(max_unrolled_chunks=1000))
+    mod = front.partition_for_sramtile(mod, spec, Options(strategy="seed", max_unrolled_chunks=1000))
     assert {"add", "strided_slice"} & set(graphs.ops_of(mod, NAME))
     after = rewrite(mod)
     assert compile_function(after[NAME]).code == compile_function(mod[NAME]).code
