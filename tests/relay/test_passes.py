@@ -22,6 +22,7 @@ nn = relay.nn
 SMALL = AcceleratorSpec(name="small", sram_bytes=4096, channel_align=4, mac_array=(4, 4))
 TINY = SMALL.replace(name="tiny", sram_bytes=64)
 STRICT = Options(on_refusal="error")
+SEED = Options(strategy="seed")
 REGION = "sramtile_conv2d_0"
 NOT_PARTITIONED = "the module has not been partitioned"
 
@@ -39,11 +40,11 @@ def simple(rows: int = 16) -> tvm.IRModule:
     return graphs.module([x], relay.erf(nn.relu(nn.bias_add(conv(x), constant(2, 4)))))
 
 
-def split(mod: tvm.IRModule, *, outline: bool = False, options: Options | None = None) -> tvm.IRModule:
+def split(mod: tvm.IRModule, *, outline: bool = False, options: Options = SEED) -> tvm.IRModule:
     return front.SplitOversized(SMALL, options, outline)(mod)
 
 
-def partition(mod: tvm.IRModule, options: Options | None = None) -> tvm.IRModule:
+def partition(mod: tvm.IRModule, options: Options = SEED) -> tvm.IRModule:
     return front.partition_for_sramtile(mod, SMALL, options)
 
 
@@ -74,8 +75,8 @@ def test_each_chunk_is_finished_before_they_are_put_together() -> None:
 def test_passes_in_a_sequential() -> None:
     passes = [
         relay.transform.InferType(),
-        front.SplitOversized(SMALL, outline=True),
-        front.PartitionForSramtile(SMALL),
+        front.SplitOversized(SMALL, SEED, outline=True),
+        front.PartitionForSramtile(SMALL, SEED),
         relay.transform.InferType(),
     ]
     with tvm.transform.PassContext(opt_level=0):
@@ -89,7 +90,7 @@ def test_the_given_module_is_left_as_it_is() -> None:
     for module in (mod, untyped):
         text, functions = module.astext(), dict(module.functions)
         split(module), split(module, outline=True), partition(module)
-        front.PartitionForSramtile(SMALL)(module)
+        front.PartitionForSramtile(SMALL, SEED)(module)
         assert module.astext() == text
         assert all(module[var].same_as(function) for var, function in functions.items())
 
@@ -106,7 +107,7 @@ def test_an_outlined_function_is_ordinary_relay_with_attributes() -> None:
 
 
 def test_an_outlined_function_becomes_a_region_with_its_constants() -> None:
-    mod = front.PartitionForSramtile(SMALL)(split(simple(), outline=True))
+    mod = front.PartitionForSramtile(SMALL, SEED)(split(simple(), outline=True))
     function = mod[REGION]
     assert str(function.attrs["Compiler"]) == "sramtile"
     assert str(function.attrs["global_symbol"]) == REGION
@@ -136,7 +137,7 @@ def test_calls_with_different_constants_keep_them_as_arguments() -> None:
     other = relay.Call(call.op, [x, constant(7, 4, 4, 3, 3), call.args[2]])
     both = relay.Function([*main.params, x], relay.Tuple([main.body, other]))
     twice = tvm.IRModule({call.op: mod[REGION], relay.GlobalVar("main"): both})
-    result = front.PartitionForSramtile(SMALL)(twice)
+    result = front.PartitionForSramtile(SMALL, SEED)(twice)
     assert [param.name_hint for param in result[REGION].params] == ["data", "weight"]
     assert graphs.ops_of(result) == [REGION, "erf", REGION]
 
@@ -298,7 +299,7 @@ def test_a_bias_comes_before_the_limits_and_once() -> None:
     late = relay.add(nn.relu(conv(x)), constant(2, 4, 1, 1))
     for body, has_bias, clip in ((twice, True, None), (late, False, Clip(0.0, None))):
         # Without the preparation, which makes one addition of two.
-        (step,) = convolutions(front.PartitionForSramtile(SMALL)(graphs.module([x], body)))
+        (step,) = convolutions(front.PartitionForSramtile(SMALL, SEED)(graphs.module([x], body)))
         assert (step.bias is not None, step.clip) == (has_bias, clip)
         assert [(a.function, a.partner) for a in step.activations] == [("add", "vector")]
 

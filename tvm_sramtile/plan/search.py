@@ -184,7 +184,7 @@ class _Search:
                 yield order, False
 
     def best_sizes(self, cut: Cut, charge: Charge, spare: dict[str, Any], fits: Any) -> Found:
-        """The sizes of rows and columns with the least objective; among equals those of the fewest chunks."""
+        """The sizes of rows and columns with the least objective; among equals the fewest chunks, of rows if possible."""
         rows = _shaped(self.rows.rolled if cut.rolled else self.rows.plain, (-1, 1))
         cols = _shaped(self.cols.plain, (1, -1))
         once = loads_once_per_call(cut, only_step=self.only_step)
@@ -201,8 +201,9 @@ class _Search:
         dram = np.where(fits, np.broadcast_to(traffic.total_bytes, self.shape), _NEVER)
         first, second = (dram, cycles) if self.objective == "dram_bytes" else (cycles, dram)
         second = np.where(first == first.min(), second, _NEVER)
-        chunks = np.where(second == second.min(), rows.count * cols.count, _NEVER)
-        row, col = divmod(int(chunks.argmin()), self.shape[1])
+        pieces = rows.count * cols.count * (int(cols.count.max()) + 1) + cols.count
+        fewest = np.where(second == second.min(), pieces, _NEVER)
+        row, col = divmod(int(fewest.argmin()), self.shape[1])
         best = replace(cut, double=self.doubles[int(double[row, col])])
         cost = (int(first[row, col]), int(second[row, col]))
         return Found(cost, best, int(self.rows.sizes[row]), int(self.cols.sizes[col]))
