@@ -184,7 +184,7 @@ class _Search:
                 yield order, False
 
     def best_sizes(self, cut: Cut, charge: Charge, spare: dict[str, Any], fits: Any) -> Found:
-        """The sizes of rows and columns with the least objective; among equals the fewest chunks, of rows if possible."""
+        """The sizes with the least objective; among equals those of the fewest chunks, of rows if possible."""
         rows = _shaped(self.rows.rolled if cut.rolled else self.rows.plain, (-1, 1))
         cols = _shaped(self.cols.plain, (1, -1))
         once = loads_once_per_call(cut, only_step=self.only_step)
