@@ -1,0 +1,78 @@
+"""How little DRAM traffic a step can do with: what every plan is measured against.
+
+Both bounds hold for any schedule, on any accelerator with so much SRAM. Sources: J. Demmel and G. Dinh,
+"Communication-Optimal Convolutional Neural Nets" (2018), for convolutions and a memory of a given size; the compulsory
+traffic is what must cross the chip's edge with SRAM without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt, prod
+
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Operator, Pool2d, Resize2d
+from tvm_sramtile.ir import Step, dtype_bytes
+from tvm_sramtile.plan.capacity import vectors
+
+
+def compulsory_bytes(step: Step) -> int:
+    """Each element of the input that is read, of weights and vectors, and of the output, once; bytes of one image."""
+    op = step.op
+    maps = 2 if isinstance(op, Elementwise) and op.partner == "map" else 1
+    elems = maps * op.in_channels * positions_read(op, 0) * positions_read(op, 1)
+    moved = elems * dtype_bytes(step.data.dtype)
+    if step.weight is not None and isinstance(op, Conv2d | Conv2dTranspose):
+        taps = taps_used(op, 0) * taps_used(op, 1)
+        moved += op.out_channels * op.in_channels_per_group * taps * dtype_bytes(step.weight.dtype)
+    moved += sum(op.out_channels * dtype_bytes(tensor.dtype) for _, tensor in vectors(step))
+    return moved + op.out_channels * op.out_rows * op.out_cols * dtype_bytes(step.output.dtype)
+
+
+def communication_bytes(step: Step, sram_bytes: int) -> int:
+    """The bound for a convolution with so much SRAM, plain or transposed; 0 for other operators. Bytes of one image.
+
+    With ``S`` the SRAM in elements and ``R = kernel rows * kernel cols / (stride rows * stride cols)``, the reuse of an
+    input position, at least ``2*MACs/sqrt(R*S) - 2*S`` elements are moved. A transposed convolution is the convolution
+    of its output's positions by phases, of which each has ``R`` taps.
+    """
+    op = step.op
+    if not isinstance(op, Conv2d | Conv2dTranspose) or step.weight is None:
+        return 0
+    elem_bytes = dtype_bytes(step.data.dtype)
+    sram_elems = sram_bytes // elem_bytes
+    taps, strides = prod(op.kernel), prod(op.strides)
+    reuse = max(taps, strides)  # of R, times the strides; a phase has one tap at least
+    fine = 2**20  # sqrt(R*S) times the strides in such fractions, rounded up: the bound stays a bound
+    root = isqrt(reuse * sram_elems * strides * fine * fine) + 1
+    return max(0, 2 * op.macs * strides * fine // root - 2 * sram_elems) * elem_bytes
+
+
+def positions_read(op: Operator, axis: int) -> int:
+    """How many rows (0) or columns (1) of the input some output reads."""
+    size = (op.in_rows, op.in_cols)[axis]
+    if isinstance(op, Elementwise):
+        return size
+    if isinstance(op, Resize2d):
+        table = (op.rows, op.cols)[axis]
+        spans = zip(table.first, table.weights, strict=True)
+        return len({first + tap for first, weights in spans for tap in range(len(weights))})
+    return len({read for read, _ in _meetings(op, axis)})
+
+
+def taps_used(op: Conv2d | Conv2dTranspose, axis: int) -> int:
+    """How many rows (0) or columns (1) of taps some output needs."""
+    return len({tap for _, tap in _meetings(op, axis)})
+
+
+def _meetings(op: Conv2d | Conv2dTranspose | Pool2d, axis: int) -> Iterator[tuple[int, int]]:
+    """Pairs of an input position and a tap that meet for some output."""
+    size, outs = (op.in_rows, op.in_cols)[axis], (op.out_rows, op.out_cols)[axis]
+    stride, dilation, pad = op.strides[axis], op.dilation[axis], op.padding[axis]
+    # A transposed convolution goes the same way from the input to the output.
+    spread = isinstance(op, Conv2dTranspose)
+    near, far = (size, outs) if spread else (outs, size)
+    for start in range(near):
+        for tap in range(op.kernel[axis]):
+            end = start * stride + tap * dilation - pad
+            if 0 <= end < far:
+                yield (start if spread else end), tap
