@@ -101,9 +101,12 @@ def cut_in_slices(
 ) -> Cut:
     """``cut_step`` so that slices of a resize fit; so that what is taken row by row fits, which needs less, if none do.
 
+    Always by the seed's strategy: whoever runs these chunks loads the input of each anew, so few are better than many.
+
     Raises:
         DoesNotFit: no chunk fits either way.
     """
+    options = options.replace(strategy="seed")
     try:
         return cut_step(step, SliceCapacity(capacity, sliceable), options, axes)
     except DoesNotFit:
