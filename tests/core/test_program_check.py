@@ -164,6 +164,7 @@ def kind(what: str) -> str:
         ("two_steps", " WLCSLCSWLCSLCS", 992, 935),
         ("sums", " LLWCWCLWCWCSLWCWCLWCWCS", 1826, 1643),
         ("turns", " WLCWLCSWLCWLCS", 799, 707),
+        ("rolled", "W LCSKLCS", 521, 491),
         ("channels", " WLCSLCSWLCSLCSWLCSLCSWLCSLCS", 1383, 1223),
         ("phases", "LWWW LCCCCCSLCCCCCSCCS", 1616, 1265),
         ("pool", "L LPEESLPEES", 644, 587),
@@ -191,8 +192,9 @@ def test_mutants(name: str, opcodes: str, tried: int, caught: int) -> None:
 
 
 def initials(commands: Sequence[Command]) -> str:
-    """The opcodes' initials, W for weights, T for tables."""
-    return "".join({"LOAD_WEIGHTS": "W", "LOAD_TABLE": "T"}.get(c.opcode.name, c.opcode.name[0]) for c in commands)
+    """The opcodes' initials, W for weights, T for tables, K for copies."""
+    others = {"LOAD_WEIGHTS": "W", "LOAD_TABLE": "T", "COPY": "K"}
+    return "".join(others.get(command.opcode.name, command.opcode.name[0]) for command in commands)
 
 
 def test_a_mutant_of_each_harmless_kind_exists() -> None:

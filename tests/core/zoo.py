@@ -64,7 +64,7 @@ class Builder:
         return Case(Region("region", tuple(self.inputs), outputs, tuple(self.steps)), self.values)
 
 
-Made = tuple[Case, AcceleratorSpec]
+Made = tuple[Case, AcceleratorSpec] | tuple[Case, AcceleratorSpec, Options]
 
 
 def rows() -> Made:
@@ -106,6 +106,14 @@ def turns() -> Made:
     build = Builder()
     build.step(Conv2d(2, 5, 2, 2, (2, 1), dilation=(3, 1)), build.map(2, 5, 2))
     return build.case(build.steps[0].output), SPEC.replace(unit_kernels=((1, 1),), sram_bytes=96)
+
+
+def rolled() -> Made:
+    """Rows that stay in SRAM, the chunks in an order of their own."""
+    build = Builder()
+    build.step(Conv2d(3, 6, 3, 2, (3, 2)), build.map(3, 6, 3))
+    spec = SPEC.replace(sram_bytes=600, unit_kernels=((3, 2),))
+    return build.case(build.steps[0].output), spec, Options(strategy="search", double_buffer=False)
 
 
 def channels() -> Made:
@@ -164,7 +172,8 @@ def joined() -> Made:
 
 ZOO: dict[str, Callable[[], Made]] = {
     made.__name__: made
-    for made in (rows, groups, padding, two_steps, sums, turns, channels, phases, pool, resize, pointwise, joined)
+    for made in (rows, groups, padding, two_steps, sums, turns, rolled)
+    + (channels, phases, pool, resize, pointwise, joined)
 }
 
 
