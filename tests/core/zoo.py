@@ -170,11 +170,8 @@ def joined() -> Made:
     return build.case(last), SPEC.replace(sram_bytes=256)
 
 
-ZOO: dict[str, Callable[[], Made]] = {
-    made.__name__: made
-    for made in (rows, groups, padding, two_steps, sums, turns, rolled)
-    + (channels, phases, pool, resize, pointwise, joined)
-}
+CASES = (rows, groups, padding, two_steps, sums, turns, rolled, channels, phases, pool, resize, pointwise, joined)
+ZOO: dict[str, Callable[[], Made]] = {made.__name__: made for made in CASES}
 
 
 @dataclass(frozen=True, slots=True)
