@@ -161,7 +161,7 @@ ROWS_ONLY = [
 def test_what_is_reported_is_what_is_emitted(case: Case) -> None:
     """The rows of the chunks, in the plan, the report, the region's body and the inline split: written and read."""
     mod = graphs.case_module(case)
-    partitioned = front.partition_for_sramtile(mod, case.spec, Options(max_unrolled_chunks=1000))
+    partitioned = front.partition_for_sramtile(mod, case.spec, SEED.replace(max_unrolled_chunks=1000))
     (region,) = front.regions(partitioned)
     compiled = compile_region(region.region, region.spec, region.options, None, region.plan)
     (step,) = network_report(case.spec.name, [compiled], ()).steps
