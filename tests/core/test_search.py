@@ -50,6 +50,10 @@ SMALL: list[Operator] = [
 ]
 
 
+# What fits is left whole, and one load of it brings the rows and columns between those that are read.
+LOOSE: list[Operator] = [Conv2d(8, 7, 6, 8, (1, 1), (3, 2)), Conv2d(4, 9, 5, 8, (2, 1), (4, 2), dilation=(2, 1))]
+
+
 def everything(step: Step, spec: AcceleratorSpec) -> Iterator[Cut]:
     """Every cut into chunks of one size along each axis, in every order, with and without rows that stay in SRAM."""
     op, lanes = step.op, spec.channel_align
@@ -74,7 +78,7 @@ def everything(step: Step, spec: AcceleratorSpec) -> Iterator[Cut]:
                             yield replace(sized, order=order, rolled=rolled)
 
 
-@pytest.mark.parametrize("op", SMALL, ids=lambda op: op.kind)
+@pytest.mark.parametrize("op", SMALL + LOOSE, ids=lambda op: op.kind)
 def test_no_cut_moves_less(op: Operator) -> None:
     step = step_of(op)
     spec = SPEC.replace(unit_kernels=((1, 1), (3, 3)))
@@ -89,7 +93,8 @@ def test_no_cut_moves_less(op: Operator) -> None:
     sizes = sorted({size for size, _ in found})
     for sram_bytes in [sizes[0], *sizes[:: max(1, len(sizes) // 12)], sizes[-1] - 1]:
         best = min(traffic.total_bytes for size, traffic in found if size <= sram_bytes)
-        assert planned(op, spec.replace(sram_bytes=sram_bytes)).traffic.total_bytes <= best
+        plan = planned(op, spec.replace(sram_bytes=sram_bytes))
+        assert plan.traffic.total_bytes <= best or (op in LOOSE and plan.chunk_count == 1)
     with pytest.raises(DoesNotFit):
         planned(op, spec.replace(sram_bytes=16))
 
@@ -107,17 +112,19 @@ def test_never_more_traffic_than_the_seed_and_all_that_is_said_holds(first: int)
                 assert mine.traffic.total_bytes <= its.traffic.total_bytes, seed
 
 
-@pytest.mark.parametrize("op", SMALL, ids=lambda op: op.kind)
+@pytest.mark.parametrize("op", SMALL + LOOSE, ids=lambda op: op.kind)
 def test_more_sram_never_means_more_traffic(op: Operator) -> None:
     before = None
     for sram_bytes in range(200, 6000, 40):
         try:
-            total = planned(op, SPEC.replace(sram_bytes=sram_bytes)).traffic.total_bytes
+            plan = planned(op, SPEC.replace(sram_bytes=sram_bytes))
         except DoesNotFit:
             assert before is None
             continue
-        assert before is None or total <= before
-        before = total
+        if op in LOOSE and plan.chunk_count == 1:
+            break
+        assert before is None or plan.traffic.total_bytes <= before
+        before = plan.traffic.total_bytes
 
 
 def test_what_fits_is_left_whole() -> None:

@@ -119,8 +119,8 @@ class _Search:
     def try_all(self, base: Cut) -> None:
         """All sizes and orders of the loops, with channels and passes as in ``base``."""
         self.channels, self.compute = channel_axis(self.step, base), compute_cycles(self.spec, self.step, base)
-        loops = [replace(base, order=order, rolled=rolled) for order, rolled in self.loops(base)]
-        loops = [cut for cut in loops if self.can_win(cut)]
+        loops = [self.priced(replace(base, order=order, rolled=rolled)) for order, rolled in self.loops(base)]
+        loops = [times for times in loops if self.can_win(times)]
         if not loops:
             return
         charge = self.charge(base)
@@ -128,19 +128,24 @@ class _Search:
         fits = np.logical_and.reduce([np.broadcast_to(left >= 0, self.shape) for left in spare.values()])
         if not fits.any():
             return
-        for cut in loops:
-            found = self.best_sizes(cut, charge, spare, fits)
+        for times in loops:
+            found = self.best_sizes(times, charge, spare, fits)
             if self.best is None or found.cost < self.best.cost:
                 self.best = found
 
-    def can_win(self, cut: Cut) -> bool:
-        """Whether a cut may cost less than the best so far: in one piece along rows and columns it costs least."""
+    def priced(self, cut: Cut) -> Times:
+        """What ``cut`` moves, for all sizes of rows and columns."""
+        rows = _shaped(self.rows.rolled if cut.rolled else self.rows.plain, (-1, 1))
+        cols = _shaped(self.cols.plain, (1, -1))
+        once = loads_once_per_call(cut, only_step=self.only_step)
+        traffic = traffic_along(self.step, cut, self.channels, rows, cols, once_per_call=once)
+        return Times(self.spec, self.step, cut, rows, cols, traffic, self.compute)
+
+    def can_win(self, times: Times) -> bool:
+        """Whether some sizes, whether they fit or not, may cost less than the best so far."""
         if self.best is None:
             return True
-        rows, cols = _first(self.rows.plain), _first(self.cols.plain)
-        once = loads_once_per_call(cut, only_step=self.only_step)
-        dram = int(traffic_along(self.step, cut, self.channels, rows, cols, once_per_call=once).total_bytes)
-        cycles = self.rank(self.compute)
+        dram, cycles = int(np.min(times.traffic.total_bytes)), self.rank(self.compute)
         least = (dram, cycles) if self.objective == "dram_bytes" else (cycles, dram)
         return least < self.best.cost
 
@@ -183,13 +188,9 @@ class _Search:
             if not self.keeps_rows or self.objective == "cycles":  # a copy takes time, but no traffic
                 yield order, False
 
-    def best_sizes(self, cut: Cut, charge: Charge, spare: dict[str, Any], fits: Any) -> Found:
+    def best_sizes(self, times: Times, charge: Charge, spare: dict[str, Any], fits: Any) -> Found:
         """The sizes with the least objective; among equals those of the fewest chunks, of rows if possible."""
-        rows = _shaped(self.rows.rolled if cut.rolled else self.rows.plain, (-1, 1))
-        cols = _shaped(self.cols.plain, (1, -1))
-        once = loads_once_per_call(cut, only_step=self.only_step)
-        traffic = traffic_along(self.step, cut, self.channels, rows, cols, once_per_call=once)
-        times = Times(self.spec, self.step, cut, rows, cols, traffic, self.compute)
+        cut, rows, cols, traffic = times.cut, times.rows, times.cols, times.traffic
         cycles, double = np.full(self.shape, _NEVER), np.zeros(self.shape, np.int64)
         for index, names in enumerate(self.doubles):
             if cut.input_per_pass and "input" in names:  # it is loaded anew for each pass, in one place
@@ -230,12 +231,3 @@ def _shaped(axis: Axis, shape: tuple[int, int]) -> Axis:
     return Axis(
         np.reshape(axis.count, shape), outs, reads, tuple(np.reshape(total, shape) for total in axis.by_pass)
     )  # fmt: skip
-
-
-def _first(axis: Axis) -> Axis:
-    """An axis in one piece."""
-    outs, reads = (
-        Along(*(int(count[0]) for count in (along.total, along.kept, along.wrapped)))
-        for along in (axis.outs, axis.reads)
-    )
-    return Axis(1, outs, reads, tuple(int(total[0]) for total in axis.by_pass))
