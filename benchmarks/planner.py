@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import SpecCapacity, cut_step
+from tvm_sramtile.plan import cut_step
 from tvm_sramtile.plan.bounds import communication_bytes, compulsory_bytes
 from tvm_sramtile.plan.planner import plan_of_cut
 
@@ -48,7 +48,7 @@ def cell(name: str, sram_bytes: int, beside: int) -> tuple[str, float]:
     moved, seconds = {}, 0.0
     for strategy in ("seed", "search"):
         start = time.perf_counter()
-        found = cut_step(step, SpecCapacity(spec), Options(strategy=strategy))  # type: ignore[arg-type]
+        found = cut_step(step, spec, Options(strategy=strategy))  # type: ignore[arg-type]
         seconds = time.perf_counter() - start
         moved[strategy] = plan_of_cut(step, found, spec).traffic.total_bytes
     bound = max(compulsory_bytes(step), communication_bytes(step, sram_bytes + beside))

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("conformance", "counting", "three_ways", "toy_memory")
+
 _TABLES = pytest.StashKey[list[str]]()
 
 

@@ -21,6 +21,7 @@ class Options:
         strategy: how chunks are chosen. ``"search"`` looks for the least ``objective`` among all cuts and orders;
             ``"seed"`` cuts finer until a chunk fits.
         objective: what the search minimises first, ``"dram_bytes"`` or ``"cycles"``; the other decides between equals.
+            Cycles are an estimate, by which cuts that differ little count as equal; a plan's own are exact.
         kernel_split: how a kernel that is no unit is cut: ``"seed"`` pads it on its left and bottom to a grid of the
             largest unit, ``"best"`` mixes units for the fewest multiplications.
         double_buffer: let loads and stores of neighbouring chunks overlap with compute where a second buffer fits;

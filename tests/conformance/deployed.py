@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import numpy as np
 from conformance.cases import CASES
@@ -32,6 +33,27 @@ ONE_POSITION = (
 """What is said of the case ``one_position_too_much``."""
 
 Call = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What the tests of deployed libraries need of a TVM.
+
+    Attributes:
+        front: the front end.
+        graphs: the suite's builder of graphs.
+        load: a library from its file.
+        call_of: a call of a loaded library. Calls share no state of TVM's, so that each thread can have one of its own.
+        load_source: source of a function ``load(path)``, which returns a call.
+        convolution: the name that a convolution called "conv" has in messages.
+    """
+
+    front: Any
+    graphs: Any
+    load: Callable[[Path], Any]
+    call_of: Callable[[Any], Call]
+    load_source: str
+    convolution: str
 
 
 def result_of(case: Case) -> Array:

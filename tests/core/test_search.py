@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
+import numpy as np
 import pytest
 from core.regions import SPEC, region_case
 from core.whole_chips import whole_case
@@ -19,10 +20,12 @@ from tvm_sramtile.ints import cut
 from tvm_sramtile.ir import Region, Step, Tensor
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Cut, SpecCapacity, StepPlan, cut_step, plan_region
+from tvm_sramtile.plan.choices import choices_of, shaped
 from tvm_sramtile.plan.cut import Convolution, col_spans, kernel_passes, row_spans, tile_of, whole_cut
+from tvm_sramtile.plan.estimate import compute_cycles
 from tvm_sramtile.plan.plan import AXES
 from tvm_sramtile.plan.planner import plan_of_cut
-from tvm_sramtile.plan.traffic import traffic_of
+from tvm_sramtile.plan.traffic import channel_axis, traffic_along, traffic_of
 
 SEARCH = Options(strategy="search")
 
@@ -35,7 +38,7 @@ def step_of(op: Operator) -> Step:
 
 def planned(op: Operator, spec: AcceleratorSpec, options: Options = SEARCH) -> StepPlan:
     step = step_of(op)
-    return plan_of_cut(step, cut_step(step, SpecCapacity(spec), options), spec)
+    return plan_of_cut(step, cut_step(step, spec, options), spec)
 
 
 SMALL: list[Operator] = [
@@ -127,6 +130,43 @@ def test_more_sram_never_means_more_traffic(op: Operator) -> None:
         before = plan.traffic.total_bytes
 
 
+def test_what_is_priced_for_many_sizes_at_once_is_what_a_plan_of_each_says() -> None:
+    tried = 0
+    for seed in range(60):
+        case, spec, options = whole_case(seed)
+        for step, plan in zip(case.region.steps, plan_region(case.region, spec, options).steps, strict=True):
+            orders = [*permutations(AXES)]
+            base = replace(
+                whole_cut(step, plan.passes),
+                channels=plan.channels,
+                in_channels=plan.in_channels,
+                passes_resident=plan.passes_resident,
+                input_per_pass=plan.input_per_pass,
+                order=orders[seed % len(orders)],
+                rolled=seed % 2 == 0 and not plan.input_per_pass and len(plan.in_channels) == 1,
+            )
+            rows, cols = (choices_of(step.op, axis, plan.passes) for axis in (0, 1))
+            along_rows = shaped(rows.rolled if base.rolled else rows.plain, (-1, 1))
+            along_cols = shaped(cols.plain, (1, -1))
+            every = traffic_along(step, base, channel_axis(step, base), along_rows, along_cols, once_per_call=False)
+            moved = np.broadcast_to(every.total_bytes, (len(rows.sizes), len(cols.sizes)))
+            for (row, col), total in np.ndenumerate(moved):
+                height, width = int(rows.sizes[row]), int(cols.sizes[col])
+                one = replace(base, rows=row_spans(step, height), cols=col_spans(step, width))
+                assert traffic_of(step, one, once_per_call=False).total_bytes == total, (seed, height, width)
+                tried += 1
+    assert tried > 1000
+
+
+def test_the_cycles_of_computing_are_those_of_the_timeline() -> None:
+    for seed in range(200):
+        case, spec, options = whole_case(seed)
+        compiled = compile_region(case.region, spec, options, None)
+        steps = zip(case.region.steps, compiled.plan.steps, strict=True)
+        once = sum(compute_cycles(spec, step, plan) for step, plan in steps)
+        assert compiled.predicted.time.compute_busy_cycles == case.region.images * once, seed
+
+
 def test_what_fits_is_left_whole() -> None:
     op = SMALL[0]
     capacity = SpecCapacity(SPEC)
@@ -158,7 +198,7 @@ def test_equal_layers_get_equal_cuts_whatever_their_names() -> None:
     op = SMALL[0]
     spec = SPEC.replace(sram_bytes=2000)
     one, other = step_of(op), replace(step_of(op), name="another", origin=("z",))
-    assert cut_step(one, SpecCapacity(spec), SEARCH) == cut_step(other, SpecCapacity(spec), SEARCH)
+    assert cut_step(one, spec, SEARCH) == cut_step(other, spec, SEARCH)
 
 
 LAYERS: list[Operator] = [

@@ -8,13 +8,13 @@ import pytest
 import relax_graphs as graphs
 from conformance.cases import CASES
 from conformance.grammar import CUT, Case
+from conformance.reported import ROWS_ONLY, check_rows
 from tvm import relax
 
 from tvm_sramtile import relax as front
 from tvm_sramtile.compile import compile_region
 from tvm_sramtile.options import Options
 from tvm_sramtile.relax.codegen import compile_function
-from tvm_sramtile.report.model import network_report
 
 SEED = Options(strategy="seed")  # the numbers of chunks that the cases state are those of the formulas
 
@@ -82,28 +82,15 @@ def test_the_body_does_not_change_the_program(case: Case) -> None:
     assert programs[0] == programs[1]
 
 
-ROWS_ONLY = [
-    case for case in CASES if case.name.startswith(("a08", "a09", "a10", "a11", "a12_rows", "a13", "a01", "a02"))
-]
-
-
 @pytest.mark.parametrize("case", ROWS_ONLY, ids=lambda case: case.name)
 def test_what_is_reported_is_what_is_emitted(case: Case) -> None:
-    """The rows of the chunks, in the plan, the report, the region's body and the inline split: written and read."""
+    """In the region's body and in the inline split."""
     mod = graphs.case_module(case)
     partitioned = front.partition_for_sramtile(mod, case.spec, SEED.replace(max_unrolled_chunks=1000))
     (region,) = front.regions(partitioned)
-    compiled = compile_region(region.region, region.spec, region.options, None, region.plan)
-    (step,) = network_report(case.spec.name, [compiled], ()).steps
-    rows = [chunk.row for chunk in step.chunks]
-    assert rows == list(region.plan.steps[0].rows)
-    assert [row.out.start for row in rows] == [0, *(row.out.stop for row in rows[:-1])]
-    size = case.sources[0].shape[2]
-    read = {(row.read.start, row.read.stop) for row in rows} - {(0, size), (0, 0)}
     split = front.SplitOversized(case.spec, ops=[f"nn.{CUT[0]}", f"nn.{CUT[1]}"])(mod)
-    for emitted in (partitioned[region.region.name], split["main"]):
-        assert [len(row.out) for row in rows] == written(emitted)
-        assert {slice_ for slice_ in slices(emitted) if slice_ != (0, size)} == read
+    emitted = (partitioned[region.region.name], split["main"])
+    check_rows(case, region, [(written(function), slices(function)) for function in emitted])
 
 
 def written(function: relax.Function) -> list[int]:

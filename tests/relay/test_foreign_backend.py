@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,39 +11,16 @@ import pytest
 import relay_graphs as graphs
 import tvm
 from relay_graphs import constant, tensor
+from toy_memory import CODEGEN, LIMIT_BYTES, TOLERANCE, WRONG_CHOICES, ToyMemory, check_where_cuts_may_go
 from tvm import relay, te, topi
 from tvm.contrib import graph_executor
 
 from tvm_sramtile import relay as front
-from tvm_sramtile.errors import DoesNotFit, OptionError
-from tvm_sramtile.ir import Step
-from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Charge, Term, Tile
+from tvm_sramtile.errors import OptionError
 
-LIMIT_BYTES = 8192
-CODEGEN = "toynpu"
 TARGET = "llvm -mtriple=x86_64-unknown-linux-gnu"  # the wheel's own default is RISC-V
-TOLERANCE = 1e-3  # of values up to 500
 INPUT = graphs.random(0, 2, 8, 20, 14)
 nn = relay.nn
-
-
-@dataclass(frozen=True)
-class ToyMemory:
-    """What fits the toy: the maps that a convolution reads and writes, of all images, in one memory."""
-
-    limit_bytes: int = LIMIT_BYTES
-    row_multiple: int = 1
-    row_minimum: int = 1
-    channel_multiple: int = 1
-    unit_kernels: tuple[tuple[int, int], ...] | None = None
-    name: str = CODEGEN
-
-    def charge(self, step: Step, tile: Tile) -> Charge:
-        read = 4 * step.images * tile.in_rows * tile.in_cols * tile.in_channels
-        written = 4 * step.images * tile.out_rows * tile.out_cols * tile.out_channels
-        terms = (Term("input", "memory", read), Term("output", "memory", written))
-        return Charge(terms, {"memory": self.limit_bytes})
 
 
 # The toy's back end. It knows nothing of this package.
@@ -159,23 +135,7 @@ def test_after_the_split_the_toy_takes_every_convolution(choices: dict[str, Any]
 
 def test_where_cuts_may_go() -> None:
     mod = one(lambda x: nn.conv2d(x, constant(1, 4, 8, 1, 1)))
-
-    def shapes(*axes: Any, **rules: Any) -> list[tuple[int, ...]]:
-        return convolutions(front.SplitOversized(ToyMemory(**rules), axes=axes)(mod))
-
-    half = {"limit_bytes": LIMIT_BYTES // 2}
-    assert shapes("rows", **half) == [(2, 4, 3, 14)] * 6 + [(2, 4, 2, 14)]
-    assert shapes("rows", row_multiple=2, **half) == [(2, 4, 2, 14)] * 10
-    assert shapes("columns", **half) == [(2, 4, 20, 2)] * 7
-    many = shapes("channels")  # of the output, and parts of the sum
-    assert len(many) > 4
-    assert {shape[2:] for shape in many} == {(20, 14)}
-    with pytest.raises(DoesNotFit) as caught:
-        front.SplitOversized(ToyMemory(**half), Options(on_refusal="error"), axes=["channels"])(mod)
-    assert str(caught.value).startswith(
-        "conv2d conv2d_0 (2x8x20x14): not even 20 rows, 14 columns and 1 channel of output fit toynpu: "
-        "input 2240 + output 2240 = 4480 B in memory, 384 B more than its 4096 B. "
-    )
+    check_where_cuts_may_go(front, mod, convolutions, "conv2d_0")
 
 
 @pytest.mark.parametrize(
@@ -206,17 +166,7 @@ def test_which_operators_are_looked_at(ops: list[str] | None, cut: set[str]) -> 
     ("capacity", "choices", "message"),
     [
         (ToyMemory(), {"ops": ["conv"]}, "option ops: 'conv' is no operator of Relay: they are named as nn.conv2d"),
-        (ToyMemory(), {"axes": ["cols"]}, "option axes: 'cols' is none of rows, columns, channels"),
-        (
-            ToyMemory(),
-            {"outline": True},
-            "option outline = True with a capacity of your own: outlined functions carry a plan of our accelerator",
-        ),
-        (
-            None,
-            {"outline": True, "axes": ["rows"]},
-            "option outline = True with axes = ('rows',): outlined functions carry a plan of our accelerator",
-        ),
+        *WRONG_CHOICES,
     ],
 )
 def test_choices_that_are_wrong(capacity: Any, choices: dict[str, Any], message: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tvm_sramtile import models
-from tvm_sramtile.cli.job import read_job
+from tvm_sramtile.cli.job import Job, read_job
 from tvm_sramtile.cli.output import (
     host_json,
     listing_json,
@@ -22,9 +23,11 @@ from tvm_sramtile.cli.output import (
     require_regions,
     verification_json,
 )
+from tvm_sramtile.compile import Compiled
 from tvm_sramtile.errors import OptionError
+from tvm_sramtile.frontend import HostOp
 from tvm_sramtile.hw import AcceleratorSpec
-from tvm_sramtile.report import network_report
+from tvm_sramtile.report import NetworkReport, network_report
 from tvm_sramtile.report.text import console, host_table, new_table, render
 from tvm_sramtile.verify import compile_regions, host_lines
 from tvm_sramtile.verify import verify as verify_network
@@ -52,6 +55,25 @@ Shape = Annotated[
 Input = Annotated[Path | None, typer.Option("--input", help="Inputs as .npz by name; by default random, see --seed.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What the commands that run nothing say of."""
+
+    job: Job
+    compiled: Sequence[Compiled]
+    host_ops: Sequence[HostOp]
+    report: NetworkReport
+
+
+def _planned(model: Path, spec: str, overrides: Sequence[str], frontend: str | None, shape: Sequence[str]) -> _Planned:
+    with progress("planning"):
+        job = read_job(model, spec, overrides, frontend, shape)
+        partitioned = job.partitioned()
+        compiled = compile_regions(job.frontend, partitioned)
+        host_ops = job.frontend.host_ops(partitioned)
+        return _Planned(job, compiled, host_ops, network_report(job.spec.name, compiled, host_lines(host_ops)))
 
 
 @app.command()
@@ -83,16 +105,12 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Plan a network and predict traffic and cycles, without running it."""
-    with progress("planning"):
-        job = read_job(model, spec, overrides, frontend, shape)
-        partitioned = job.partitioned()
-        compiled = compile_regions(job.frontend, partitioned)
-        report = network_report(job.spec.name, compiled, host_lines(job.frontend.host_ops(partitioned)))
+    planned = _planned(model, spec, overrides, frontend, shape)
     if as_json:
-        print_json({"regions": [plan_json(item) for item in compiled], **host_json(report)})
+        print_json({"regions": [plan_json(item) for item in planned.compiled], **host_json(planned.report)})
     else:
-        console().print(render(report))
-    require_regions(compiled, report)
+        console().print(render(planned.report))
+    require_regions(planned.compiled, planned.report)
 
 
 @app.command()
@@ -135,19 +153,15 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say why each op was cut, and why others stay on the host."""
-    with progress("planning"):
-        job = read_job(model, spec, overrides, frontend, shape)
-        partitioned = job.partitioned()
-        compiled = compile_regions(job.frontend, partitioned)
-        host_ops = job.frontend.host_ops(partitioned)
-        report = network_report(job.spec.name, compiled, host_lines(host_ops))
+    planned = _planned(model, spec, overrides, frontend, shape)
+    notes, report = planned.job.model.notes, planned.report
     if as_json:
         steps = [{"step": step.step, "op": step.op, "reason": step.reason} for step in report.steps]
-        host = [{"op": op.op, "name": op.name, "macs": op.macs, "reason": op.reason} for op in host_ops]
-        print_json({"notes": job.model.notes, "steps": steps, "host_ops": host})
+        host = [{"op": op.op, "name": op.name, "macs": op.macs, "reason": op.reason} for op in planned.host_ops]
+        print_json({"notes": notes, "steps": steps, "host_ops": host})
         return
     out = console()
-    for note in job.model.notes:
+    for note in notes:
         out.print(f"prepared: {note}")
     table = new_table("On the accelerator")
     for column in ("step", "op", "chunks", "why"):
@@ -167,17 +181,13 @@ def listing(
     as_json: AsJson = False,
 ) -> None:
     """List the accelerator's commands, region by region."""
-    with progress("planning"):
-        job = read_job(model, spec, overrides, frontend, shape)
-        partitioned = job.partitioned()
-        compiled = compile_regions(job.frontend, partitioned)
-        report = network_report(job.spec.name, compiled, host_lines(job.frontend.host_ops(partitioned)))
+    planned = _planned(model, spec, overrides, frontend, shape)
     if as_json:
-        print_json({"regions": [listing_json(item) for item in compiled]})
+        print_json({"regions": [listing_json(item) for item in planned.compiled]})
     else:
-        for item in compiled:
+        for item in planned.compiled:
             print_listing(item)
-    require_regions(compiled, report)
+    require_regions(planned.compiled, planned.report)
 
 
 @app.command("compile")

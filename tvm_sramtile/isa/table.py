@@ -11,8 +11,8 @@ command is in) have finished.
 
 SRAM addresses run through the memories, one after the other, each starting at the next multiple of
 ``MEMORY_ALIGN_BYTES``; an operand lies within one memory. The SRAM peak is the sum over the memories of the highest
-byte that any operand reached. A map of ``b`` channel blocks takes
-``b*block_bytes`` bytes. The operands of a CONV are the input map and the
+byte that any operand reached. A map of ``b`` channel blocks takes ``b*block_bytes`` bytes where it is computed with;
+where it is loaded, stored or copied, it ends with its last row. The operands of a CONV are the input map and the
 weights (unless there are no input rows or columns, or no taps), the bias (with BIAS), the accumulators (always) and the
 output (with LAST); the latter two count with all rows of the output map.
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
-from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Role, Step, Tensor, dtype_bytes
 from tvm_sramtile.isa import Command, Opcode
-from tvm_sramtile.isa.table import (
-    COPY,
-    LOAD,
-    LOAD_TABLE,
-    LOAD_WEIGHTS,
-    STORE,
-)
+from tvm_sramtile.isa.table import COPY, LOAD, LOAD_TABLE, LOAD_WEIGHTS, STORE
 from tvm_sramtile.lower.slots import Slot, place_buffers
 from tvm_sramtile.lower.tensors import TensorTable
 from tvm_sramtile.lower.waits import Sequencer
 from tvm_sramtile.plan import Chunk, KernelPass, StepPlan
+from tvm_sramtile.plan.capacity import vectors
 from tvm_sramtile.plan.cut import input_extents
 from tvm_sramtile.plan.traffic import shared
 
@@ -103,14 +98,11 @@ class StepMemory:
     # Loads and stores.
 
     def load_vectors(self, chunk: Chunk) -> None:
+        """The chunk's part of what has one value a channel."""
         out = self.prologue if self.plan.once_per_call else self.body
-        vectors: list[tuple[str, Tensor | None]] = [("bias", self.step.bias)]
-        if isinstance(self.step.op, Elementwise) and self.step.op.partner == "vector":
-            vectors.append(("vector", self.step.other))
-        vectors += [(f"vector {at}", activation.vector) for at, activation in enumerate(self.step.activations)]
-        for name, tensor in vectors:
-            slot = self._fill(name, chunk.channels) if tensor is not None else None
-            if tensor is not None and slot is not None:
+        for name, tensor in vectors(self.step):
+            slot = self._fill(name, chunk.channels)
+            if slot is not None:
                 block_bytes = self.spec.layout.block_elems(1, 1) * dtype_bytes(tensor.dtype)
                 self._move(out, LOAD, tensor, "vector", chunk.channels, _ONE, _ONE, SramMap(slot, block_bytes))
 
@@ -152,6 +144,7 @@ class StepMemory:
         return kept
 
     def store(self, chunk: Chunk, source: SramMap) -> None:
+        """The finished chunk."""
         first = self.step.output_channel
         channels = Range(first + chunk.channels.start, first + chunk.channels.stop)
         self._move(self.body, STORE, self.step.output, "output", channels, chunk.row.out, chunk.col.out, source)
@@ -217,6 +210,7 @@ class StepMemory:
     def weight_addresses(
         self, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...], slot: Slot
     ) -> Iterator[tuple[KernelPass, int]]:
+        """Where the weights of each pass that has taps lie."""
         address = slot.address
         lanes = self.spec.channel_align
         tap_bytes = self.spec.layout.blocks(len(chunk.channels)) * lanes * len(ins) * dtype_bytes(self.step.data.dtype)
@@ -225,9 +219,10 @@ class StepMemory:
                 yield kernel_pass, address
                 address += kernel_pass.taps * tap_bytes
 
-    def load_table(self, axis: str, tensor_step: Step, out: Range, taps: int) -> Slot:
+    def load_table(self, axis: str, out: Range) -> Slot:
+        """The entries of these outputs, of a resize's rows ("row") or columns ("col")."""
         slot = self._fill(f"{axis} table", out)
         if slot is not None:
-            values = (self.table.of_resize(tensor_step, axis), out.start, len(out), slot.address)
+            values = (self.table.of_resize(self.step, axis), out.start, len(out), slot.address)
             self.body.add(Command(LOAD_TABLE, values, step=self.index), (), (slot,))
         return self.slot(f"{axis} table")

@@ -174,8 +174,8 @@ class StepLowering(StepMemory):
         self.body.add(Command(POOL, values, step=self.index), reads, (target.slot,))
 
     def _resize(self, op: Resize2d, chunk: Chunk, target: SramMap) -> None:
-        rows = self.load_table("row", self.step, chunk.row.out, op.rows.taps)
-        cols = self.load_table("col", self.step, chunk.col.out, op.cols.taps)
+        rows = self.load_table("row", chunk.row.out)
+        cols = self.load_table("col", chunk.col.out)
         source = self.load_map("input", self.step.data, window_of(chunk, chunk.channels))
         values = (
             source.slot.address,

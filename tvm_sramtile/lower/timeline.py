@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tvm_sramtile.ints import ceil_div
 from tvm_sramtile.ir import dtype_bytes
 from tvm_sramtile.isa import Command, Program, Queue
+from tvm_sramtile.isa.cost import channel_turns, conv_turns
 from tvm_sramtile.isa.table import CONV, COPY, ELTWISE, LOAD_TABLE, LOAD_WEIGHTS, POOL, RESIZE, TABLE_ENTRY_BYTES
 
 
@@ -70,31 +71,23 @@ def dma_bytes(program: Program, command: Command) -> int:
 
 
 def _conv_cycles(program: Program, command: Command) -> int:
-    mac_in, mac_out = program.mac_array
     groups = command["groups"]
-    in_per_group, out_per_group = command["in_channels"] // groups, command["out_channels"] // groups
-    by_group = groups * ceil_div(in_per_group, mac_in) * ceil_div(out_per_group, mac_out)
-    by_lane = in_per_group * ceil_div(command["out_channels"], mac_out)
-    taps = command["unit_rows"] * command["unit_cols"]
-    return command["out_rows"] * command["out_cols"] * taps * min(by_group, by_lane)
+    turns = conv_turns(command["in_channels"] // groups, command["out_channels"], groups, program.mac_array)
+    return command["out_rows"] * command["out_cols"] * command["unit_rows"] * command["unit_cols"] * turns
 
 
 def _pool_cycles(program: Program, command: Command) -> int:
     extents = ("out_rows", "out_cols", "kernel_rows", "kernel_cols")
-    return math.prod(command[extent] for extent in extents) * _channel_turns(program, command)
+    return math.prod(command[extent] for extent in extents) * channel_turns(command["channels"], program.mac_array)
 
 
 def _resize_cycles(program: Program, command: Command) -> int:
     extents = ("out_rows", "out_cols", "row_taps", "col_taps")
-    return math.prod(command[extent] for extent in extents) * _channel_turns(program, command)
+    return math.prod(command[extent] for extent in extents) * channel_turns(command["channels"], program.mac_array)
 
 
 def _eltwise_cycles(program: Program, command: Command) -> int:
-    return command["rows"] * command["cols"] * _channel_turns(program, command)
-
-
-def _channel_turns(program: Program, command: Command) -> int:
-    return ceil_div(command["channels"], program.mac_array[1])
+    return command["rows"] * command["cols"] * channel_turns(command["channels"], program.mac_array)
 
 
 _COMPUTE_CYCLES: dict[int, Callable[[Program, Command], int]] = {

@@ -1,8 +1,8 @@
 """How little DRAM traffic a step can do with: what every plan is measured against.
 
-Both bounds hold for any schedule, on any accelerator with so much SRAM. Sources: J. Demmel and G. Dinh,
-"Communication-Optimal Convolutional Neural Nets" (2018), for convolutions and a memory of a given size; the compulsory
-traffic is what must cross the chip's edge with SRAM without end.
+The compulsory traffic is what must cross the chip's edge with SRAM without end. The bound for convolutions and SRAM of
+a given size is that of J. Demmel and G. Dinh, "Communication-Optimal Convolutional Neural Nets" (2018), with the MACs
+as they are usually counted, taps in padding included.
 """
 
 from __future__ import annotations

@@ -69,9 +69,10 @@ def needs_of(step: Step, spec: AcceleratorSpec, at_once: Extents) -> Needs:
     if isinstance(op, Elementwise) and op.partner == "map":
         terms["other"] = (memory["input"], source)
     terms["output"] = (memory["output"], result)
-    if isinstance(op, Conv2d | Conv2dTranspose) and (spec.accumulator_bytes is not None or dtype_bytes(dtype) != 4):
+    own = spec.accumulator_bytes is not None
+    if isinstance(op, Conv2d | Conv2dTranspose) and (own or dtype_bytes(step.output.dtype) != 4):
         sums = map_bytes(spec, at_once.out_rows, at_once.out_cols, at_once.out_channels, "int32")
-        terms["accumulators"] = ("accumulator" if spec.accumulator_bytes is not None else memory["output"], sums)
+        terms["accumulators"] = ("accumulator" if own else memory["output"], sums)
     return Needs(terms)
 
 

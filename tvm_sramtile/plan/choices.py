@@ -56,6 +56,16 @@ def choices_of(op: Operator, axis: int, passes: tuple[KernelPass, ...]) -> Choic
     )  # fmt: skip
 
 
+def shaped(axis: Axis, shape: tuple[int, int]) -> Axis:
+    """The arrays of an axis in a shape in which they can be combined with those of the other."""
+    outs, reads = (
+        Along(*(np.reshape(count, shape) for count in (along.total, along.kept, along.wrapped)))
+        for along in (axis.outs, axis.reads)
+    )
+    by_pass = tuple(np.reshape(total, shape) for total in axis.by_pass)
+    return Axis(np.reshape(axis.count, shape), outs, reads, by_pass)
+
+
 def _ends(reads: list[Range]) -> Counts:
     return np.array([(read.start, read.stop) for read in reads], np.int64).reshape(-1, 2)
 

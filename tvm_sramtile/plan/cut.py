@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lcm
-from typing import Literal
+from typing import Any, Literal
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Phase, SubKernel, best_split, seed_split
 from tvm_sramtile.ints import Range, ceil_div, cut, round_up
@@ -152,18 +152,30 @@ def input_extents(step: Step, cut_: Cut | StepPlan) -> tuple[int, int]:
 
 def tile_of(step: Step, cut_: Cut) -> Tile:
     """The extents that hold every chunk: buffers are made once, for the largest."""
-    op = step.op
-    in_channels = max(len(op.in_channel_range(channels)) for channels in cut_.channels)
+    outs = max(len(span.out) for span in cut_.rows), max(len(span.out) for span in cut_.cols)
+    return tile_with(step, cut_, outs, input_extents(step, cut_))
+
+
+def tile_with(step: Step, cut_: Cut, outs: tuple[Any, Any], reads: tuple[Any, Any]) -> Tile:
+    """The same with other rows and columns than those of ``cut_``: of the output, and of what is read for them.
+
+    They may be arrays, which stand for many cuts at once.
+    """
+    in_channels = max(len(step.op.in_channel_range(channels)) for channels in cut_.channels)
     if len(cut_.in_channels) > 1:
         in_channels = max(len(part) for part in cut_.in_channels)
     taps = [kernel_pass.taps for kernel_pass in cut_.passes]
-    in_rows, in_cols = input_extents(step, cut_)
     return Tile(
-        out_rows=max(len(span.out) for span in cut_.rows),
-        out_cols=max(len(span.out) for span in cut_.cols),
+        out_rows=outs[0],
+        out_cols=outs[1],
         out_channels=max(len(channels) for channels in cut_.channels),
-        in_rows=in_rows,
-        in_cols=in_cols,
+        in_rows=reads[0],
+        in_cols=reads[1],
         in_channels=in_channels,
         taps=sum(taps) if cut_.passes_resident else max(taps, default=0),
     )
+
+
+def buffered_as(term: str) -> str:
+    """The map that a term of SRAM goes with where two buffers are given: the second input with the first."""
+    return "input" if term == "other" else term

@@ -1,6 +1,7 @@
 """How long a cut would take, in closed form: what the search ranks by.
 
-The plan that is chosen gets its cycles from the timeline of its commands; this only has to order candidates.
+The plan that is chosen gets its cycles from the timeline of its commands; this only has to order candidates. Numbers
+may be arrays, which stand for many cuts at once.
 """
 
 from __future__ import annotations
@@ -14,38 +15,43 @@ from tvm_sramtile.geometry import Elementwise, Pool2d, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range, ceil_div
 from tvm_sramtile.ir import Step
+from tvm_sramtile.isa.cost import channel_turns, conv_turns
 from tvm_sramtile.plan.cut import Convolution, Cut
-from tvm_sramtile.plan.plan import Traffic
+from tvm_sramtile.plan.plan import StepPlan, Traffic
 from tvm_sramtile.plan.traffic import Axis, Count
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What the estimate is made of; numbers may be arrays."""
+    """Cycles of one image.
 
-    spec: AcceleratorSpec
-    step: Step
-    cut: Cut
-    rows: Axis
-    cols: Axis
-    traffic: Traffic
-    compute: int
+    Attributes:
+        load: of the input, with the rows that are copied.
+        busy: computing and loading weights: these have one buffer, and are loaded while nothing is computed.
+        weights: loading weights.
+        store: of the output.
+        alone: the first load and the last store, which overlap with nothing.
+    """
+
+    load: Count
+    busy: Count
+    weights: Count
+    store: Count
+    alone: Count
 
 
-def compute_cycles(spec: AcceleratorSpec, step: Step, cut: Cut) -> int:
-    """Cycles of the compute queue for one image, by the costs in the instruction set's table."""
-    op, (mac_in, mac_out) = step.op, spec.mac_array
+def compute_cycles(spec: AcceleratorSpec, step: Step, cut: Cut | StepPlan) -> int:
+    """Cycles of the compute queue for one image, which do not depend on how rows and columns are cut."""
+    op, array = step.op, spec.mac_array
     positions = op.out_rows * op.out_cols
-    by_channel = sum(ceil_div(len(part), mac_out) for part in cut.channels)
+    by_channel = sum(channel_turns(len(part), array) for part in cut.channels)
     chain = positions * len(step.activations) * by_channel
     if isinstance(op, Convolution):
         turns = 0
         in_parts = Counter(map(len, cut.in_channels))
         for outs, times in Counter(map(len, cut.channels)).items():
             groups = 1 if len(cut.in_channels) > 1 else max(1, outs // op.out_channels_per_group)
-            for ins, parts in in_parts.items():
-                by_group = groups * ceil_div(ins, mac_in) * ceil_div(outs // groups, mac_out)
-                turns += times * parts * min(by_group, ins * ceil_div(outs, mac_out))
+            turns += times * sum(parts * conv_turns(ins, outs, groups, array) for ins, parts in in_parts.items())
         rows = [len(phase.outputs(Range(0, op.out_rows))) for phase in op.row_phases]
         cols = [len(phase.outputs(Range(0, op.out_cols))) for phase in op.col_phases]
         spent = sum(rows[one.row_phase] * cols[one.col_phase] * one.unit[0] * one.unit[1] for one in cut.passes)
@@ -58,28 +64,43 @@ def compute_cycles(spec: AcceleratorSpec, step: Step, cut: Cut) -> int:
     return positions * taps * by_channel + chain
 
 
+def times_of(
+    spec: AcceleratorSpec, step: Step, cut: Cut, rows: Axis, cols: Axis, traffic: Traffic, compute: int
+) -> Times:
+    """What each part of a cut along these rows and columns takes.
+
+    Args:
+        spec: the accelerator.
+        step: what to compute.
+        cut: all but its rows and columns.
+        rows: the chunks along the rows.
+        cols: along the columns.
+        traffic: what is moved then.
+        compute: see ``compute_cycles``.
+    """
+    bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
+    chunks = rows.count * cols.count * len(cut.channels)
+    maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
+    fills = chunks * len(cut.in_channels) * (len(cut.passes) if cut.input_per_pass else 1)
+    load = maps * fills * spec.dma_setup_cycles + ceil_div(traffic.input_bytes, bytes_per_cycle)
+    if cut.rolled:
+        kept = rows.reads.kept * cols.reads.total * len(cut.channels)
+        load = load + kept * ceil_div(step.op.in_channels, spec.channel_align) + fills * spec.dma_setup_cycles
+    store = chunks * spec.dma_setup_cycles + ceil_div(traffic.output_bytes, bytes_per_cycle)
+    weights = ceil_div(traffic.weight_bytes, bytes_per_cycle)
+    return Times(load, compute + weights, weights, store, load // fills + store // chunks)
+
+
 def estimated_cycles(times: Times, doubled: tuple[str, ...]) -> Count:
     """Cycles of one image, when these of "input" and "output" have two buffers.
 
-    Queues that overlap take as long as the longest of them, those that cannot take the sum; the first load and the last
-    store overlap with nothing. Weights have one buffer: they are loaded while nothing is computed.
+    Queues that overlap take as long as the longest of them, those that cannot take the sum.
     """
-    spec, step, cut = times.spec, times.step, times.cut
-    bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
-    chunks = times.rows.count * times.cols.count * len(cut.channels)
-    maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
-    fills = chunks * len(cut.in_channels) * (len(cut.passes) if cut.input_per_pass else 1)
-    load = maps * fills * spec.dma_setup_cycles + ceil_div(times.traffic.input_bytes, bytes_per_cycle)
-    if cut.rolled:
-        kept = times.rows.reads.kept * times.cols.reads.total * len(cut.channels)
-        load = load + kept * ceil_div(step.op.in_channels, spec.channel_align) + fills * spec.dma_setup_cycles
-    store = chunks * spec.dma_setup_cycles + ceil_div(times.traffic.output_bytes, bytes_per_cycle)
-    weights = ceil_div(times.traffic.weight_bytes, bytes_per_cycle)
-    busy, alone = times.compute + weights, load // fills + store // chunks
+    load, busy, store = times.load + times.weights, times.busy, times.store
     if doubled == ("input", "output"):
-        return np.maximum(np.maximum(load + weights, busy), store) + alone
+        return np.maximum(np.maximum(load, busy), store) + times.alone
     if doubled == ("input",):
-        return np.maximum(load + weights, busy + store) + alone
+        return np.maximum(load, busy + store) + times.alone
     if doubled == ("output",):
-        return np.maximum(load + busy, store) + alone
-    return busy + np.maximum(load, store) + alone
+        return np.maximum(times.load + busy, store) + times.alone
+    return busy + np.maximum(times.load, store) + times.alone

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tvm_sramtile.errors import UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity
-from tvm_sramtile.plan.cut import DIRECTIONS, Cut, Direction, kernel_passes, tile_of, whole_cut
+from tvm_sramtile.plan.capacity import Charge, SpecCapacity
+from tvm_sramtile.plan.cut import Cut, buffered_as, kernel_passes, tile_of, whole_cut
 from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, in_order
 from tvm_sramtile.plan.search import search_cut
 from tvm_sramtile.plan.seed import seed_cut
@@ -29,50 +30,39 @@ def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan
     return Plan(region.name, options.strategy, steps)
 
 
-def cut_step(
-    step: Step,
-    capacity: Capacity,
-    options: Options,
-    directions: Collection[Direction] = DIRECTIONS,
-    *,
-    only_step: bool = True,
-) -> Cut:
-    """How ``step`` is cut so that each chunk fits ``capacity``: in one piece where that fits.
+def cut_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool = True) -> Cut:
+    """How ``step`` is cut so that each chunk fits: in one piece where that fits.
 
     Args:
         step: an operator that the accelerator takes, whatever its size.
-        capacity: what fits.
+        spec: the accelerator.
         options: how to cut.
-        directions: where cuts may go.
         only_step: the region has no other.
 
     Raises:
         DoesNotFit: no cut fits.
     """
-    passes = kernel_passes(step, capacity.unit_kernels, options.kernel_split)
-    if options.strategy == "search" and isinstance(capacity, SpecCapacity) and set(directions) == set(DIRECTIONS):
-        return search_cut(step, capacity.spec, passes, options, only_step=only_step)
-    return seed_cut(step, capacity, passes, directions)
+    passes = kernel_passes(step, spec.unit_kernels, options.kernel_split)
+    if options.strategy == "search":
+        return search_cut(step, spec, passes, options, only_step=only_step)
+    cut = seed_cut(step, SpecCapacity(spec), passes)
+    return cut if options.double_buffer else replace(cut, double=())
 
 
 def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool) -> StepPlan:
     verdict = judge(step)
     if not verdict.ok:
         raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
-    cut = cut_step(step, SpecCapacity(spec), options, only_step=only_step)
-    return plan_of_cut(step, cut, spec, double_buffer=options.double_buffer, only_step=only_step)
+    return plan_of_cut(step, cut_step(step, spec, options, only_step=only_step), spec, only_step=only_step)
 
 
-def plan_of_cut(
-    step: Step, cut: Cut, spec: AcceleratorSpec, *, double_buffer: bool = True, only_step: bool = True
-) -> StepPlan:
+def plan_of_cut(step: Step, cut: Cut, spec: AcceleratorSpec, *, only_step: bool = True) -> StepPlan:
     """The plan of a step that is cut in a given way, which fits the spec.
 
     Args:
         step: what to compute.
         cut: how.
         spec: the accelerator.
-        double_buffer: let maps have two buffers where they fit.
         only_step: the region has no other.
     """
     capacity = SpecCapacity(spec)
@@ -97,13 +87,13 @@ def plan_of_cut(
         passes_resident=cut.passes_resident,
         input_per_pass=cut.input_per_pass,
         once_per_call=once_per_call,
-        buffers=_buffers(step, cut, charge, spec, double=double_buffer),
+        buffers=_buffers(step, cut, charge, spec),
         traffic=traffic_of(step, cut, once_per_call=once_per_call),
     )
 
 
-def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec, *, double: bool) -> tuple[Buffer, ...]:
-    """One buffer a term; input and output twice where there are two to hold and that still fits, the input first.
+def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec) -> tuple[Buffer, ...]:
+    """One buffer a term; maps twice, as the cut says, where there are two to hold and that still fits.
 
     A map's block has the extents of the largest chunk, so only the number of channel blocks differs between chunks. A
     copy is as large as the largest chunk that it holds. An input that is loaded anew for each pass has one copy.
@@ -112,9 +102,9 @@ def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec, *, dou
     buffers = []
     for term in charge.terms:
         copies: tuple[int, ...] = (term.bytes,)
-        blocks = _blocks(step, cut, spec, term.name)
-        wanted = cut.double is None or ("input" if term.name == "other" else term.name) in cut.double
-        if double and wanted and blocks and max(blocks) and len(blocks) > 1:
+        wanted = cut.double is None or buffered_as(term.name) in cut.double
+        blocks = _blocks(step, cut, spec, term.name) if wanted else []
+        if len(blocks) > 1 and max(blocks):
             block_bytes = term.bytes // max(blocks)
             copies = (max(blocks[0::2]) * block_bytes, max(blocks[1::2]) * block_bytes)
             if sum(copies) - term.bytes > free[term.memory]:

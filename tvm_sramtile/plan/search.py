@@ -17,13 +17,13 @@ import numpy as np
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Step, Tensor
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan.capacity import Charge, SpecCapacity, Tile
-from tvm_sramtile.plan.choices import choices_of
-from tvm_sramtile.plan.cut import Cut, col_spans, row_spans, tile_of, whole_cut
-from tvm_sramtile.plan.estimate import Times, compute_cycles, estimated_cycles
+from tvm_sramtile.plan.capacity import Charge, SpecCapacity
+from tvm_sramtile.plan.choices import choices_of, shaped
+from tvm_sramtile.plan.cut import Cut, buffered_as, col_spans, row_spans, tile_of, tile_with, whole_cut
+from tvm_sramtile.plan.estimate import Times, compute_cycles, estimated_cycles, times_of
 from tvm_sramtile.plan.plan import AXES, KernelPass, Order
 from tvm_sramtile.plan.seed import channel_choices, seed_cut
-from tvm_sramtile.plan.traffic import Along, Axis, channel_axis, loads_once_per_call, traffic_along, traffic_of
+from tvm_sramtile.plan.traffic import channel_axis, loads_once_per_call, traffic_along, traffic_of
 
 _ORDERS: tuple[Order, ...] = (
     ("channels", "rows", "cols"),
@@ -35,14 +35,35 @@ _DOUBLES: tuple[tuple[str, ...], ...] = (("input", "output"), ("input",), ("outp
 _NEVER = np.iinfo(np.int64).max
 
 
+_GRAIN = 16  # cycles that differ by less than this part of the least time count as equal: then few chunks are better
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A candidate: what it costs, in the order of the objective, and how it cuts."""
+    """A candidate: what it costs, in the order of the objective, and how it cuts: a chunk has so many rows and cols."""
 
     cost: tuple[int, int]
     cut: Cut
     rows: int
     cols: int
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A cut of channels and passes in one order of the loops, for all sizes of rows and columns.
+
+    Attributes:
+        pieces: chunks of rows and columns.
+        dram_bytes: what they move.
+        times: what they take.
+        least_rank: no sizes take less; see ``_Search.rank``.
+    """
+
+    cut: Cut
+    pieces: Any
+    dram_bytes: Any
+    times: Times
+    least_rank: int
 
 
 def search_cut(
@@ -54,7 +75,8 @@ def search_cut(
         step: what to compute.
         spec: the accelerator.
         passes: of the kernel.
-        options: whose objective is compared first; the other one decides between equals. Cycles are estimated.
+        options: whose objective is compared first; the other one decides between equals. Cycles are estimated, and
+            compared as ``_Search.rank`` says.
         only_step: the region has no other.
 
     Raises:
@@ -91,7 +113,7 @@ def _search(
     whole, capacity = whole_cut(step, passes), SpecCapacity(spec)
     if capacity.charge(step, tile_of(step, whole)).fits:
         return whole
-    search = _Search(step, spec, passes, options, only_step)
+    search = _Search(step, spec, whole, options, only_step)
     for base in channel_choices(step, whole, capacity):
         search.try_all(base)
     best = search.best
@@ -103,131 +125,103 @@ def _search(
 class _Search:
     """The candidates of one step, and the best so far. Numbers are arrays [rows, cols] over the sizes of chunks."""
 
-    def __init__(
-        self, step: Step, spec: AcceleratorSpec, passes: tuple[KernelPass, ...], options: Options, only_step: bool
-    ) -> None:
+    def __init__(self, step: Step, spec: AcceleratorSpec, whole: Cut, options: Options, only_step: bool) -> None:
         self.step, self.spec, self.capacity, self.objective = step, spec, SpecCapacity(spec), options.objective
         self.doubles, self.only_step = _DOUBLES if options.double_buffer else _DOUBLES[-1:], only_step
-        self.rows, self.cols = (choices_of(step.op, axis, passes) for axis in (0, 1))
+        self.rows, self.cols = (choices_of(step.op, axis, whole.passes) for axis in (0, 1))
+        self.shape = (len(self.rows.sizes), len(self.cols.sizes))
         self.keeps_rows = bool((self.rows.rolled.reads.kept != self.rows.plain.reads.kept).any())
-        whole = whole_cut(step, passes)
         moving = traffic_of(step, whole, once_per_call=False).total_bytes // (step.images * spec.dma_bytes_per_cycle)
-        self.grain = max(1, compute_cycles(spec, step, whole) // 16, moving // 16)
+        self.grain = max(1, compute_cycles(spec, step, whole) // _GRAIN, moving // _GRAIN)
         self.best: Found | None = None
-        self.channels, self.compute = channel_axis(step, whole), 0  # of the channels that are tried
 
     def try_all(self, base: Cut) -> None:
         """All sizes and orders of the loops, with channels and passes as in ``base``."""
-        self.channels, self.compute = channel_axis(self.step, base), compute_cycles(self.spec, self.step, base)
-        loops = [self.priced(replace(base, order=order, rolled=rolled)) for order, rolled in self.loops(base)]
-        loops = [times for times in loops if self.can_win(times)]
-        if not loops:
+        promising = [priced for priced in self.priced(base) if self.can_win(priced)]
+        if not promising:
             return
         charge = self.charge(base)
-        spare = {memory: limit - charge.used_bytes(memory) for memory, limit in charge.limits.items()}
-        fits = np.logical_and.reduce([np.broadcast_to(left >= 0, self.shape) for left in spare.values()])
+        fits = self.room(charge, ())
         if not fits.any():
             return
-        for times in loops:
-            found = self.best_sizes(times, charge, spare, fits)
+        for priced in promising:
+            found = self.best_sizes(priced, charge, fits)
             if self.best is None or found.cost < self.best.cost:
                 self.best = found
 
-    def priced(self, cut: Cut) -> Times:
-        """What ``cut`` moves, for all sizes of rows and columns."""
-        rows = _shaped(self.rows.rolled if cut.rolled else self.rows.plain, (-1, 1))
-        cols = _shaped(self.cols.plain, (1, -1))
-        once = loads_once_per_call(cut, only_step=self.only_step)
-        traffic = traffic_along(self.step, cut, self.channels, rows, cols, once_per_call=once)
-        return Times(self.spec, self.step, cut, rows, cols, traffic, self.compute)
-
-    def can_win(self, times: Times) -> bool:
-        """Whether some sizes, whether they fit or not, may cost less than the best so far."""
-        if self.best is None:
-            return True
-        dram, cycles = int(np.min(times.traffic.total_bytes)), self.rank(self.compute)
-        least = (dram, cycles) if self.objective == "dram_bytes" else (cycles, dram)
-        return least < self.best.cost
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.rows.sizes), len(self.cols.sizes)
-
-    def charge(self, base: Cut) -> Charge:
-        """What lies in SRAM."""
-        op = self.step.op
-        in_channels = max(len(op.in_channel_range(part)) for part in base.channels)
-        if len(base.in_channels) > 1:
-            in_channels = max(map(len, base.in_channels))
-        taps = [one.taps for one in base.passes]
-        rows, cols = (one.widest_pass if base.input_per_pass else one.widest for one in (self.rows, self.cols))
-        tile: Any = Tile(
-            out_rows=self.rows.sizes[:, None],  # type: ignore[arg-type]
-            out_cols=self.cols.sizes[None, :],  # type: ignore[arg-type]
-            out_channels=max(map(len, base.channels)),
-            in_rows=rows[:, None],  # type: ignore[arg-type]
-            in_cols=cols[None, :],  # type: ignore[arg-type]
-            in_channels=in_channels,
-            taps=sum(taps) if base.passes_resident else max(taps, default=0),
-        )
-        return self.capacity.charge(self.step, tile)
-
-    def loops(self, base: Cut) -> Iterator[tuple[Order, bool]]:
-        """The orders that can differ, each with and without rows that stay.
+    def priced(self, base: Cut) -> Iterator[Priced]:
+        """The orders of the loops that can differ, each with and without rows that stay.
 
         Where each chunk of channels has an input of its own, nothing is gained by coming back to it. With channels
         between rows and columns, weights are loaded more often than with channels outside, and the input as often.
         """
+        channels, compute = channel_axis(self.step, base), compute_cycles(self.spec, self.step, base)
+        cols = shaped(self.cols.plain, (1, -1))
+        for order, rolled in self.loops(base, one_input=channels.reads.kept > 0):
+            cut = replace(base, order=order, rolled=rolled)
+            rows = shaped(self.rows.rolled if rolled else self.rows.plain, (-1, 1))
+            once = loads_once_per_call(cut, only_step=self.only_step)
+            traffic = traffic_along(self.step, cut, channels, rows, cols, once_per_call=once)
+            times = times_of(self.spec, self.step, cut, rows, cols, traffic, compute)
+            # Of equally many chunks those with the fewest columns.
+            pieces = rows.count * cols.count * (int(cols.count.max()) + 1) + cols.count
+            dram_bytes = np.broadcast_to(traffic.total_bytes, self.shape)
+            yield Priced(cut, pieces, dram_bytes, times, self.rank(compute))
+
+    def loops(self, base: Cut, *, one_input: bool) -> Iterator[tuple[Order, bool]]:
+        """The orders, and whether rows stay; ``one_input``: chunks of channels read the same."""
         if base.input_per_pass or len(base.in_channels) > 1:  # everything is loaded for each chunk
             yield AXES, False
             return
-        one_input = self.channels.reads.kept > 0
         for order in _ORDERS if one_input else _ORDERS[:2]:
             if self.keeps_rows:
                 yield order, True
             if not self.keeps_rows or self.objective == "cycles":  # a copy takes time, but no traffic
                 yield order, False
 
-    def best_sizes(self, times: Times, charge: Charge, spare: dict[str, Any], fits: Any) -> Found:
+    def can_win(self, priced: Priced) -> bool:
+        """Whether some sizes, whether they fit or not, may cost less than the best so far."""
+        return self.best is None or self.cost(int(priced.dram_bytes.min()), priced.least_rank) < self.best.cost
+
+    def cost(self, dram_bytes: Any, rank: Any) -> tuple[Any, Any]:
+        """In the order of the objective."""
+        return (dram_bytes, rank) if self.objective == "dram_bytes" else (rank, dram_bytes)
+
+    def charge(self, base: Cut) -> Charge:
+        """What lies in SRAM."""
+        read_rows, read_cols = (
+            one.widest_pass if base.input_per_pass else one.widest for one in (self.rows, self.cols)
+        )
+        outs, reads = (self.rows.sizes[:, None], self.cols.sizes), (read_rows[:, None], read_cols)
+        return self.capacity.charge(self.step, tile_with(self.step, base, outs, reads))
+
+    def room(self, charge: Charge, doubled: tuple[str, ...]) -> Any:
+        """Where everything fits, with second copies of these maps."""
+        left = {memory: limit - charge.used_bytes(memory) for memory, limit in charge.limits.items()}
+        for term in charge.terms:
+            if buffered_as(term.name) in doubled:
+                left[term.memory] = left[term.memory] - term.bytes
+        return np.logical_and.reduce([np.broadcast_to(spare >= 0, self.shape) for spare in left.values()])
+
+    def best_sizes(self, priced: Priced, charge: Charge, fits: Any) -> Found:
         """The sizes with the least objective; among equals those of the fewest chunks, of rows if possible."""
-        cut, rows, cols, traffic = times.cut, times.rows, times.cols, times.traffic
-        cycles, double = np.full(self.shape, _NEVER), np.zeros(self.shape, np.int64)
+        cut = priced.cut
+        ranks, double = np.full(self.shape, _NEVER), np.zeros(self.shape, np.int64)
         for index, names in enumerate(self.doubles):
             if cut.input_per_pass and "input" in names:  # it is loaded anew for each pass, in one place
                 continue
-            possible = fits & self.room(charge, spare, names)
-            new = np.where(possible, self.rank(estimated_cycles(times, names)), _NEVER)
-            double = np.where(new < cycles, index, double)
-            cycles = np.minimum(cycles, new)
-        dram = np.where(fits, np.broadcast_to(traffic.total_bytes, self.shape), _NEVER)
-        first, second = (dram, cycles) if self.objective == "dram_bytes" else (cycles, dram)
+            possible = fits & self.room(charge, names)
+            new = np.where(possible, self.rank(estimated_cycles(priced.times, names)), _NEVER)
+            double = np.where(new < ranks, index, double)
+            ranks = np.minimum(ranks, new)
+        first, second = self.cost(np.where(fits, priced.dram_bytes, _NEVER), ranks)
         second = np.where(first == first.min(), second, _NEVER)
-        pieces = rows.count * cols.count * (int(cols.count.max()) + 1) + cols.count
-        fewest = np.where(second == second.min(), pieces, _NEVER)
+        fewest = np.where(second == second.min(), priced.pieces, _NEVER)
         row, col = divmod(int(fewest.argmin()), self.shape[1])
         best = replace(cut, double=self.doubles[int(double[row, col])])
         cost = (int(first[row, col]), int(second[row, col]))
         return Found(cost, best, int(self.rows.sizes[row]), int(self.cols.sizes[col]))
 
     def rank(self, cycles: Any) -> Any:
-        """Cycles in steps that are too small to care about: rather fewer chunks than the last percent."""
+        """Cycles in steps of the grain: see ``_GRAIN``."""
         return -(-cycles // self.grain)
-
-    def room(self, charge: Charge, spare: dict[str, Any], names: tuple[str, ...]) -> Any:
-        """Where second copies of these maps fit."""
-        left = dict(spare)
-        for term in charge.terms:
-            if term.name in names or (term.name == "other" and "input" in names):
-                left[term.memory] = left[term.memory] - term.bytes
-        return np.logical_and.reduce([np.broadcast_to(one >= 0, self.shape) for one in left.values()])
-
-
-def _shaped(axis: Axis, shape: tuple[int, int]) -> Axis:
-    """The arrays of an axis, to be combined with those of the other."""
-    outs, reads = (
-        Along(*(np.reshape(count, shape) for count in (along.total, along.kept, along.wrapped)))
-        for along in (axis.outs, axis.reads)
-    )
-    return Axis(
-        np.reshape(axis.count, shape), outs, reads, tuple(np.reshape(total, shape) for total in axis.by_pass)
-    )  # fmt: skip

@@ -13,9 +13,9 @@ from tvm_sramtile.ints import Range, cut
 from tvm_sramtile.ir import Step
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan.capacity import Capacity, Charge, Tile
-from tvm_sramtile.plan.cut import Cut, Direction
+from tvm_sramtile.plan.cut import Cut, Direction, kernel_passes
 from tvm_sramtile.plan.plan import Chunk, Span
-from tvm_sramtile.plan.planner import cut_step
+from tvm_sramtile.plan.seed import seed_cut
 
 #: Whether a TVM resizes slices with these attributes right.
 Sliceable = Callable[[Resize2d], bool]
@@ -99,18 +99,18 @@ def _tile(chunk: Chunk, row: AxisSlice | None, col: AxisSlice | None) -> Tile:
 def cut_in_slices(
     step: Step, capacity: Capacity, options: Options, axes: Collection[Direction], sliceable: Sliceable
 ) -> Cut:
-    """``cut_step`` so that slices of a resize fit; so that what is taken row by row fits, which needs less, if none do.
+    """A cut so that slices of a resize fit; so that what is taken row by row fits, which needs less, if none do.
 
     Always by the seed's strategy: whoever runs these chunks loads the input of each anew, so few are better than many.
 
     Raises:
         DoesNotFit: no chunk fits either way.
     """
-    options = options.replace(strategy="seed")
+    passes = kernel_passes(step, capacity.unit_kernels, options.kernel_split)
     try:
-        return cut_step(step, SliceCapacity(capacity, sliceable), options, axes)
+        return seed_cut(step, SliceCapacity(capacity, sliceable), passes, axes)
     except DoesNotFit:
-        return cut_step(step, capacity, options, axes)
+        return seed_cut(step, capacity, passes, axes)
 
 
 @dataclass(frozen=True, slots=True)

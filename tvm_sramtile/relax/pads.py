@@ -7,15 +7,12 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_sramtile.geometry.explicit_pad import NO_READER, Width, pad_refusal, pads_nothing, spatial_pads
 from tvm_sramtile.relax.access import op_name
 from tvm_sramtile.relax.emit import Emitter
 from tvm_sramtile.relax.walk import Place, Uses, blocks_of, identity, rebuild
 
 PAD = "relax.nn.pad"
-NO_READER = "no unit of the accelerator pads: convolutions do, where they alone read the map"
-
-Width = tuple[tuple[int, int], ...]
-"""Positions before and after each axis."""
 
 
 def fold_pads(function: relax.Function) -> relax.Function:
@@ -53,7 +50,7 @@ def _folded_once(function: relax.Function) -> relax.Function:
             call: Any = getattr(binding, "value", None)
             if op_name(call) != PAD:
                 continue
-            if not any(any(axis) for axis in _width(call)):
+            if pads_nothing(_width(call)):
                 new[identity(block), position] = call.args[0]
                 continue
             readers = () if _refusal(call) else _convolutions(binding.var, block, uses)
@@ -77,16 +74,7 @@ def _folded_once(function: relax.Function) -> relax.Function:
 
 
 def _refusal(pad: Any) -> str:
-    """Why no convolution can do this; "" where one may."""
-    mode, value = str(pad.attrs.pad_mode), float(pad.attrs.pad_value)
-    if mode != "constant":
-        return f"pad_mode = {mode!r}: convolutions pad with 0"
-    if value != 0:
-        return f"pad_value = {value}: convolutions pad with 0"
-    width = _width(pad)
-    if any(min(axis) < 0 for axis in width) or sum(axis != (0, 0) for axis in width) > 2:
-        return f"pad_width = {width}: convolutions pad rows and columns"
-    return ""
+    return pad_refusal(str(pad.attrs.pad_mode), float(pad.attrs.pad_value), _width(pad))
 
 
 def _width(pad: Any) -> Width:
@@ -101,23 +89,19 @@ def _convolutions(var: Any, block: Any, uses: Uses) -> Sequence[int]:
         call: Any = getattr(block.bindings[at], "value", None)
         if op_name(call) != "relax.nn.conv2d" or identity(call.args[0]) != identity(var):
             return ()
-        layout = str(call.attrs.data_layout)
-        if len(width) != len(layout):
-            return ()
-        if any(axis != (0, 0) and letter not in "HW" for axis, letter in zip(width, layout, strict=True)):
+        if spatial_pads(width, str(call.attrs.data_layout)) is None:
             return ()
     return readers if len(set(readers)) == len(readers) else ()
 
 
 def _padded(convolution: Any, pad: Any) -> Any:
     attrs = convolution.attrs
-    width = dict(zip(str(attrs.data_layout), _width(pad), strict=True))
-    (above, below), (left, right) = width["H"], width["W"]
+    more = spatial_pads(_width(pad), str(attrs.data_layout)) or ()
     return relax.op.nn.conv2d(
         pad.args[0],
         convolution.args[1],
         strides=attrs.strides,
-        padding=[int(own) + more for own, more in zip(attrs.padding, (above, left, below, right), strict=True)],
+        padding=[int(own) + extent for own, extent in zip(attrs.padding, more, strict=True)],
         dilation=attrs.dilation,
         groups=attrs.groups,
         data_layout=attrs.data_layout,

@@ -7,14 +7,11 @@ from typing import Any
 
 from tvm import relay
 
+from tvm_sramtile.geometry.explicit_pad import NO_READER, Width, pad_refusal, pads_nothing, spatial_pads
 from tvm_sramtile.relay.access import constant_value, four_pads, is_constant, op_name
 from tvm_sramtile.relay.graph import Edits, Graph, Lookup, Node, graph_of
 
 PAD = "nn.pad"
-NO_READER = "no unit of the accelerator pads: convolutions do, where they alone read the map"
-
-Width = tuple[tuple[int, int], ...]
-"""Positions before and after each axis."""
 
 
 def fold_pads(function: Any) -> Any:
@@ -28,7 +25,7 @@ def fold_pads(function: Any) -> Any:
     for node in graph.order:
         if op_name(node) != PAD:
             continue
-        if not any(any(axis) for axis in _width(node)):
+        if pads_nothing(_width(node)):
             edits.replace[node] = _first_operand(node)
             continue
         readers = () if _refusal(graph, node) else _convolutions(graph, node)
@@ -44,17 +41,9 @@ def pad_reasons(graph: Graph) -> Mapping[Node, str]:
 
 
 def _refusal(graph: Graph, pad: Node) -> str:
-    """Why no convolution can do this; "" where one may."""
-    mode, value = str(pad.attrs.pad_mode), graph.literal(pad.args[1])
-    if mode != "constant":
-        return f"pad_mode = {mode!r}: convolutions pad with 0"
-    if not is_constant(value) or constant_value(value) != 0:
-        shown = float(constant_value(value)) if is_constant(value) else "no constant"
-        return f"pad_value = {shown}: convolutions pad with 0"
-    width = _width(pad)
-    if any(min(axis) < 0 for axis in width) or sum(axis != (0, 0) for axis in width) > 2:
-        return f"pad_width = {width}: convolutions pad rows and columns"
-    return ""
+    value = graph.literal(pad.args[1])
+    number = float(constant_value(value)) if is_constant(value) else None
+    return pad_refusal(str(pad.attrs.pad_mode), number, _width(pad))
 
 
 def _width(pad: Node) -> Width:
@@ -67,20 +56,15 @@ def _convolutions(graph: Graph, pad: Node) -> tuple[Node, ...]:
     for call in readers:
         if call is None or op_name(call) != "nn.conv2d" or graph.resolve(call.args[0]) != pad:
             return ()
-        layout, width = str(call.attrs.data_layout), _width(pad)
-        if len(width) != len(layout):
-            return ()
-        if any(axis != (0, 0) and letter not in "HW" for axis, letter in zip(width, layout, strict=True)):
+        if spatial_pads(_width(pad), str(call.attrs.data_layout)) is None:
             return ()
     return readers if len(set(readers)) == len(readers) else ()
 
 
 def _padded(convolution: Node, pad: Node) -> Callable[[Lookup], Node]:
     attrs = {name: convolution.attrs[name] for name in convolution.attrs.keys()}  # noqa: SIM118 - no dict
-    width = dict(zip(str(attrs["data_layout"]), _width(pad), strict=True))
-    (above, below), (left, right) = width["H"], width["W"]
-    own = four_pads(attrs["padding"])
-    attrs["padding"] = [one + more for one, more in zip(own, (above, left, below, right), strict=True)]
+    more = spatial_pads(_width(pad), str(attrs["data_layout"])) or ()
+    attrs["padding"] = [own + extent for own, extent in zip(four_pads(attrs["padding"]), more, strict=True)]
 
     def build(lookup: Lookup) -> Node:
         call = relay.nn.conv2d(lookup(pad.args[0]), lookup(convolution.args[1]), **attrs)

@@ -19,7 +19,7 @@
   X(4, NO_MEMORY, "the system has no memory for it")                                                    \
   X(5, TOO_SHORT, "the program ends before the end of this record")                                     \
   X(6, MAGIC, "this is no program of the instruction set")                                              \
-  X(7, VERSION, "the engine executes another version of the instruction set")                                 \
+  X(7, VERSION, "the engine executes another version of the instruction set")                           \
   X(8, LANES, "must be from 1 to 1024")                                                                 \
   X(9, NOT_POSITIVE, "must be positive")                                                                \
   X(10, COMMAND_BYTES, "differs from the bytes that the commands take")                                 \
