@@ -38,10 +38,10 @@ test-core: .venv/core/.installed
 	$(CORE)/python -m pytest -n 2 tests/core
 
 test-relax: .venv/relax/.installed
-	$(RELAX)/python -m pytest tests/relax
+	$(RELAX)/python -m pytest -n 2 --dist loadfile tests/relax
 
 test-relay: .venv/relay/.installed
-	$(RELAY)/python -m pytest tests/relay
+	$(RELAY)/python -m pytest -n 2 --dist loadfile tests/relay
 
 networks: .venv/relax/.installed
 	$(RELAX)/python -m pytest tests/networks/relax
