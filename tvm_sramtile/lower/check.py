@@ -59,21 +59,19 @@ class _StepRun:
         self.identities: dict[tuple[str, int], Identity] = {}
         self.tables: dict[int, frozenset[str]] = {}
         self.stores: list[int] = []  # for each chunk stored: how many stores there were then
-        self.order = [("channels", "rows", "cols").index(axis) for axis in plan.order]
+        self.turns = {at: turn for turn, at in enumerate(self.wanted.turns)}
         axes = (plan.channels, [span.out for span in plan.rows], [span.out for span in plan.cols])
         self.starts = tuple([one.start for one in ranges] for ranges in axes)
         self.stops = tuple([one.stop for one in ranges] for ranges in axes)
 
     def last_over(self, box: tuple[Span, ...]) -> int:
         """The last chunk, in the order of stores, that shares an output with a box of the step's channels; -1: none."""
-        last = 0
-        for axis in self.order:
-            (start, stop), starts, stops = box[axis], self.starts[axis], self.stops[axis]
-            at = bisect_left(starts, stop) - 1
-            if at < bisect_right(stops, start):
+        last = [0, 0, 0]
+        for axis, (start, stop) in enumerate(box):
+            last[axis] = bisect_left(self.starts[axis], stop) - 1
+            if last[axis] < bisect_right(self.stops[axis], start):
                 return -1
-            last = last * len(starts) + at
-        return last
+        return self.turns[last[0], last[1], last[2]]
 
 
 class _Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -118,7 +119,13 @@ class Wanted:
         self.step, self.plan = step, plan
         self.axes = axes_of(step.op)
         self.conv = step.op if isinstance(step.op, Conv2d | Conv2dTranspose) else None
-        self.chunks = len(plan.channels) * len(plan.rows) * len(plan.cols)
+        loops = [("channels", "rows", "cols").index(axis) for axis in plan.order]
+        counts = (len(plan.channels), len(plan.rows), len(plan.cols))
+        # In the order of execution: where each chunk is along channels, rows and columns.
+        places = itertools.product(*map(range, counts))
+        self.turns = [(part, row, col) for part, row, col in places]
+        self.turns.sort(key=lambda at: [at[axis] // (1 if axis else plan.together) for axis in loops] + [at[0]])
+        self.chunks = len(self.turns)
         self._hulls: tuple[dict[Span, Span | None], dict[Span, Span | None]] = ({}, {})
         self._tap_hulls: dict[tuple[int, Comb, Taps], Span | None] = {}
         self._proven: set[object] = set()
@@ -128,11 +135,8 @@ class Wanted:
 
     def chunk(self, index: int) -> tuple[Span, Span, Span]:
         """Channels, rows and columns of the plan's ``index``-th chunk in the order of execution."""
-        at = {}
-        for axis in reversed(self.plan.order):
-            index, at[axis] = divmod(index, len(getattr(self.plan, axis)))
-        channels = self.plan.channels[at["channels"]]
-        rows, cols = self.plan.rows[at["rows"]].out, self.plan.cols[at["cols"]].out
+        part, row, col = self.turns[index]
+        channels, rows, cols = self.plan.channels[part], self.plan.rows[row].out, self.plan.cols[col].out
         return (channels.start, channels.stop), (rows.start, rows.stop), (cols.start, cols.stop)
 
     def hull(self, axis: int, span: Span) -> Span | None:

@@ -17,6 +17,7 @@ from tvm_sramtile.lower.waits import Sequencer
 from tvm_sramtile.plan import Chunk, KernelPass, StepPlan
 from tvm_sramtile.plan.capacity import vectors
 from tvm_sramtile.plan.cut import input_extents
+from tvm_sramtile.plan.plan import shelves
 from tvm_sramtile.plan.traffic import shared
 
 Convolution = Conv2d | Conv2dTranspose
@@ -72,6 +73,7 @@ class StepMemory:
     in_block_bytes: int = field(init=False)
     _held: dict[str, Hashable] = field(default_factory=dict)  # what each buffer was last filled with
     _turns: dict[str, int] = field(default_factory=dict)  # how often it was filled
+    _shelves: dict[Range, tuple[Range, ...]] = field(init=False)  # by a chunk's channels, those that are held with them
 
     def __post_init__(self) -> None:
         self.slots = dict(place_buffers(self.plan, self.spec))
@@ -79,6 +81,8 @@ class StepMemory:
         outs = (max(len(span.out) for span in spans) for spans in (self.plan.rows, self.plan.cols))
         self.out_block_bytes = layout.block_elems(*outs) * elem_bytes
         self.in_block_bytes = layout.block_elems(*input_extents(self.step, self.plan)) * elem_bytes
+        parts = shelves(self.plan.channels, self.plan.together)
+        self._shelves = {channels: shelf for shelf in parts for channels in shelf}
 
     # What lies in SRAM.
 
@@ -98,13 +102,29 @@ class StepMemory:
     # Loads and stores.
 
     def load_vectors(self, chunk: Chunk) -> None:
-        """The chunk's part of what has one value a channel."""
-        out = self.prologue if self.plan.once_per_call else self.body
+        """What has one value a channel, for the chunk and those that are held with it."""
+        out, shelf = self.prologue if self.plan.once_per_call else self.body, self._shelves[chunk.channels]
         for name, tensor in vectors(self.step):
-            slot = self._fill(name, chunk.channels)
-            if slot is not None:
-                block_bytes = self.spec.layout.block_elems(1, 1) * dtype_bytes(tensor.dtype)
-                self._move(out, LOAD, tensor, "vector", chunk.channels, _ONE, _ONE, SramMap(slot, block_bytes))
+            if self._fill(name, shelf) is None:
+                continue
+            for channels in shelf:
+                slot = self._part_of_vector(name, tensor, channels)
+                block_bytes = self._value_block_bytes(tensor)
+                self._move(out, LOAD, tensor, "vector", channels, _ONE, _ONE, SramMap(slot, block_bytes))
+
+    def vector(self, buffer: str, chunk: Chunk) -> Slot:
+        """Where the chunk's part of a vector lies; ``NOWHERE`` if the step has no such vector."""
+        tensor = dict(vectors(self.step)).get(buffer)
+        return NOWHERE if tensor is None else self._part_of_vector(buffer, tensor, chunk.channels)
+
+    def _part_of_vector(self, buffer: str, tensor: Tensor, channels: Range) -> Slot:
+        first = self._shelves[channels][0].start
+        block_bytes = self._value_block_bytes(tensor)
+        skipped = self.spec.layout.blocks(channels.start - first) * block_bytes
+        return Slot(self.slot(buffer).address + skipped, self.spec.layout.blocks(len(channels)) * block_bytes)
+
+    def _value_block_bytes(self, tensor: Tensor) -> int:
+        return self.spec.layout.block_elems(1, 1) * dtype_bytes(tensor.dtype)
 
     def load_map(self, buffer: str, tensor: Tensor, window: Window) -> SramMap:
         """A part of an input map; nothing is loaded for one that lies wholly in padding."""
@@ -180,21 +200,21 @@ class StepMemory:
         out.add(Command(opcode, values, step=self.index), reads, writes)
 
     def load_weights(self, op: Convolution, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...]) -> None:
-        """The weights of some passes, one after the other in the buffer."""
-        weight = self.step.weight
+        """The weights of some passes for the chunk and those held with it, one after the other in the buffer."""
+        weight, shelf = self.step.weight, self._shelves[chunk.channels]
         if weight is None:
             return
-        slot = self._fill("weights", (chunk.channels, ins, passes))
+        slot = self._fill("weights", (shelf, ins, passes))
         if slot is None:
             return
         out = self.prologue if self.plan.once_per_call else self.body
         rows, cols = op.row_phases, op.col_phases
-        for kernel_pass, address in self.weight_addresses(chunk, ins, passes, slot):
+        for channels, kernel_pass, address in self._weight_places(shelf, ins, passes, slot):
             row, col = rows[kernel_pass.row_phase], cols[kernel_pass.col_phase]
             values = (
                 self.table.of(weight, "weight", self.step),
-                chunk.channels.start,
-                len(chunk.channels),
+                channels.start,
+                len(channels),
                 ins.start,
                 len(ins),
                 row.taps[kernel_pass.rows.start],
@@ -208,16 +228,21 @@ class StepMemory:
             out.add(Command(LOAD_WEIGHTS, values, step=self.index), (weight.name,), (slot,))
 
     def weight_addresses(
-        self, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...], slot: Slot
+        self, chunk: Chunk, ins: Range, passes: tuple[KernelPass, ...]
     ) -> Iterator[tuple[KernelPass, int]]:
-        """Where the weights of each pass that has taps lie."""
+        """Where the weights for the chunk lie, of each pass that has taps."""
+        places = self._weight_places(self._shelves[chunk.channels], ins, passes, self.slot("weights"))
+        return ((kernel_pass, address) for channels, kernel_pass, address in places if channels == chunk.channels)
+
+    def _weight_places(
+        self, shelf: tuple[Range, ...], ins: Range, passes: tuple[KernelPass, ...], slot: Slot
+    ) -> Iterator[tuple[Range, KernelPass, int]]:
         address = slot.address
-        lanes = self.spec.channel_align
-        tap_bytes = self.spec.layout.blocks(len(chunk.channels)) * lanes * len(ins) * dtype_bytes(self.step.data.dtype)
+        lane_bytes = self.spec.channel_align * len(ins) * dtype_bytes(self.step.data.dtype)
         for kernel_pass in passes:
-            if kernel_pass.taps:
-                yield kernel_pass, address
-                address += kernel_pass.taps * tap_bytes
+            for channels in shelf if kernel_pass.taps else ():
+                yield channels, kernel_pass, address
+                address += kernel_pass.taps * self.spec.layout.blocks(len(channels)) * lane_bytes
 
     def load_table(self, axis: str, out: Range) -> Slot:
         """The entries of these outputs, of a resize's rows ("row") or columns ("col")."""

@@ -47,7 +47,7 @@ class StepLowering(StepMemory):
                 case Elementwise() as op:
                     self._elementwise(op, chunk, target)
             for position, activation in enumerate(self.step.activations):
-                vector = self.slot(f"vector {position}") if activation.vector else NOWHERE
+                vector = self.vector(f"vector {position}", chunk)
                 values = (activation.value0, activation.value1)
                 self._eltwise(chunk, target, activation.function, activation.partner, target, vector, values)
             self.store(chunk, target)
@@ -67,7 +67,7 @@ class StepLowering(StepMemory):
                 self.load_weights(op, chunk, ins, passes)
             window = window_of(chunk, channels)
             source = SramMap(NOWHERE, 0) if self.plan.input_per_pass else self.load_map("input", self.step.data, window)
-            addresses = dict(self.weight_addresses(chunk, ins, passes, self.slot("weights")))
+            addresses = dict(self.weight_addresses(chunk, ins, passes))
             begun: set[tuple[int, int]] = set()
             for count, kernel_pass in enumerate(passes):
                 if not self.plan.passes_resident and kernel_pass.taps:
@@ -101,7 +101,7 @@ class StepLowering(StepMemory):
             return
         clip = self.step.clip
         groups = 1 if len(self.plan.in_channels) > 1 else len(op.groups_of(chunk.channels))
-        accumulators = self.slot("accumulators")
+        accumulators, bias = self.slot("accumulators"), self.vector("bias", chunk)
         code = DTYPES[self.step.data.dtype]
         values = (
             source.slot.address,
@@ -110,7 +110,7 @@ class StepLowering(StepMemory):
             len(window.cols) if window.area else 0,
             len(window.channels),
             weights,
-            self.slot("bias").address,
+            bias.address,
             accumulators.address if accumulators.bytes else target.slot.address,
             target.slot.address,
             target.block_bytes,
@@ -140,7 +140,7 @@ class StepLowering(StepMemory):
             code,
             code,
         )
-        places = (source.slot, self.slot("weights"), self.slot("bias"))
+        places = (source.slot, self.slot("weights"), bias)
         written = {target.slot, accumulators} if accumulators.bytes else {target.slot}
         self.body.add(Command(CONV, values, flags, self.index), [p for p in places if p.bytes], written)
 
@@ -203,7 +203,7 @@ class StepLowering(StepMemory):
         if op.partner == "map" and self.step.other is not None:
             partner = self.load_map("other", self.step.other, window).slot
         elif op.partner == "vector":
-            partner = self.slot("vector")
+            partner = self.vector("vector", chunk)
         self._eltwise(chunk, source, op.function, op.partner, target, partner, (op.value, 0.0))
 
     def _eltwise(

@@ -21,6 +21,8 @@ class Tile:
 
     Attributes:
         out_rows, out_cols, out_channels: extents of the output.
+        held_channels: output channels whose weights and vectors are resident; more than ``out_channels`` where chunks
+            of channels take turns while the weights of all of them stay.
         in_rows, in_cols, in_channels: extents of the input that is read for them at a time; channels of all groups.
         taps: kernel taps whose weights are resident at a time.
     """
@@ -28,6 +30,7 @@ class Tile:
     out_rows: int
     out_cols: int
     out_channels: int
+    held_channels: int
     in_rows: int
     in_cols: int
     in_channels: int
@@ -172,13 +175,13 @@ class SpecCapacity:
         terms = []
         if step.weight is not None and isinstance(op, Conv2d | Conv2dTranspose):
             per_group = min(tile.in_channels, op.in_channels_per_group)
-            elems = round_up(tile.out_channels, lanes) * per_group * tile.taps
+            elems = round_up(tile.held_channels, lanes) * per_group * tile.taps
             terms.append(("weights", elems * dtype_bytes(step.weight.dtype)))
         if isinstance(op, Resize2d):
             terms.append(("row table", tile.out_rows * op.rows.taps * TABLE_ENTRY_BYTES))
             terms.append(("col table", tile.out_cols * op.cols.taps * TABLE_ENTRY_BYTES))
         for name, tensor in vectors(step):
-            size = self.spec.layout.footprint_bytes(1, 1, tile.out_channels, dtype_bytes(tensor.dtype))
+            size = self.spec.layout.footprint_bytes(1, 1, tile.held_channels, dtype_bytes(tensor.dtype))
             terms.append((name, size))
         return terms
 

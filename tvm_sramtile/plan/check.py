@@ -18,7 +18,7 @@ from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Region, Step, dtype_bytes
 from tvm_sramtile.plan.check_axes import Axis, axes_of, phase_taps, tap_reads
-from tvm_sramtile.plan.check_memory import Counts, Extents, Needs, map_loads, needs_of, turns_of, vector_names
+from tvm_sramtile.plan.check_memory import Counts, Extents, Needs, executed, map_loads, needs_of, turns_of, vector_names
 from tvm_sramtile.plan.check_passes import check_passes
 from tvm_sramtile.plan.check_shapes import check_shapes
 from tvm_sramtile.plan.plan import Plan, Span, StepPlan
@@ -106,6 +106,13 @@ class _StepCheck:
         """The order names each axis once; rows are only kept of an input that is not loaded in parts."""
         if sorted(self.plan.order) != sorted(_LOOPS):
             self.fail(f"order is {self.plan.order}, must be {_LOOPS} in some order")
+        if not 1 <= self.plan.together <= len(self.plan.channels):
+            self.fail(f"together is {self.plan.together}, must be from 1 to the {len(self.plan.channels)} channel chunks")
+        if self.plan.together > 1:
+            if self.conv is None or self.conv.groups > 1:
+                self.fail(f"together is {self.plan.together}, but each chunk of channels reads its own input")
+            if len(self.plan.in_channels) > 1 or not self.plan.passes_resident:
+                self.fail(f"together is {self.plan.together}, but weights are loaded in parts, which take turns")
         if self.plan.rolled and (len(self.plan.in_channels) > 1 or self.plan.input_per_pass):
             self.fail("rolled, but the input is loaded in parts, which take each other's place")
 
@@ -210,7 +217,24 @@ class _StepCheck:
     @cached_property
     def input_loads(self) -> tuple[Counts, Counts]:
         """What fills the input's buffer, in order: (channels, positions in a channel that are loaded) of each fill."""
-        return map_loads(self.sources, *self.reads, self.order, rolled=self.plan.rolled)
+        return map_loads(self.sources, *self.reads, self.turns, rolled=self.plan.rolled)
+
+    @cached_property
+    def turns(self) -> Counts:
+        """The chunks in the order of execution."""
+        return executed(self.counts, self.order, self.plan.together)
+
+    def turns_along(self, axis: int) -> list[int]:
+        """The chunks along rows (1) or columns (2), or the shelves of channels (0), each time another one comes."""
+        places = np.indices(self.counts)[axis]
+        found = turns_of(places // self.plan.together if axis == 0 else places, self.turns)
+        return [int(place) for place in found]
+
+    @cached_property
+    def shelves(self) -> list[int]:
+        """How many channels have their weights in SRAM at a time."""
+        widths = np.array([len(one) for one in self.plan.channels], np.int64)
+        return [int(widths[at : at + self.plan.together].sum()) for at in range(0, len(widths), self.plan.together)]
 
     @cached_property
     def largest(self) -> Extents:
@@ -222,6 +246,7 @@ class _StepCheck:
             out_rows=max(len(span.out) for span in plan.rows),
             out_cols=max(len(span.out) for span in plan.cols),
             out_channels=max(len(one) for one in plan.channels),
+            held_channels=max(self.shelves),
             in_rows=in_rows,
             in_cols=in_cols,
             in_channels=max(stop - start for parts in self.sources for start, stop in parts),
@@ -237,6 +262,7 @@ class _StepCheck:
             out_rows=self.rows.outs,
             out_cols=self.cols.outs,
             out_channels=self.step.op.out_channels,
+            held_channels=self.step.op.out_channels,
             in_rows=self.hull(self.rows, 0, self.rows.outs),
             in_cols=self.hull(self.cols, 0, self.cols.outs),
             in_channels=self.step.op.in_channels,
@@ -265,8 +291,7 @@ class _StepCheck:
         if sorted(buffer.name for buffer in self.plan.buffers) != sorted(wanted):
             self.fail(f"buffers are {[buffer.name for buffer in self.plan.buffers]}, needed are {wanted}")
         widths = np.array([len(one) for one in self.plan.channels], np.int64)
-        chunks = np.broadcast_to(np.arange(len(widths))[:, None, None], self.counts).transpose(self.order)
-        outputs = widths[chunks.reshape(-1)]
+        outputs = widths[np.indices(self.counts)[0].reshape(-1)[self.turns]]
         fills = {"input": self.input_loads[0], "other": self.input_loads[0], "output": outputs}
         for name in wanted:
             memory, size = needs[name]
@@ -303,7 +328,7 @@ class _StepCheck:
         vectors = len(vector_names(step)) * self.turned_channels() * dtype_bytes(step.data.dtype)
         if plan.once_per_call and not alone:
             self.fail("once_per_call, but the region has other steps, which need the same SRAM")
-        if plan.once_per_call and (loads > 1 or len(plan.channels) > 1) and (weights or vectors):
+        if plan.once_per_call and (loads > 1 or len(self.shelves) > 1) and (weights or vectors):
             self.fail("once_per_call, but weights or vectors take each other's place")
         once = 1 if plan.once_per_call else step.images
         maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
@@ -327,12 +352,12 @@ class _StepCheck:
         again = len(plan.rows) * len(plan.cols)
         outs = again * self.step.op.out_channels if turns > 1 else self.turned_channels()
         elems = outs * self.depth * sum(taps)
-        loads = again * turns * len(plan.channels) if turns > 1 else len(turns_of(self.counts, self.order, 0))
+        loads = again * turns * len(plan.channels) if turns > 1 else len(self.turns_along(0))
         return elems * dtype_bytes(self.step.weight.dtype), loads
 
     def turned_channels(self) -> int:
-        """Output channels over all the times that another chunk of them comes."""
-        return sum(len(self.plan.channels[at]) for at in turns_of(self.counts, self.order, 0).tolist())
+        """Output channels over all the times that another shelf of them comes."""
+        return sum(self.shelves[at] for at in self.turns_along(0))
 
     def table_bytes(self) -> int:
         """Bytes of tables that one image loads: those of the rows stay over a row of chunks, or where it is but one."""
@@ -341,7 +366,7 @@ class _StepCheck:
             return 0
         entries = 0
         for axis, spans, table in ((1, plan.rows, op.rows), (2, plan.cols, op.cols)):
-            outs = sum(len(spans[at].out) for at in turns_of(self.counts, self.order, axis).tolist())
+            outs = sum(len(spans[at].out) for at in self.turns_along(axis))
             entries += outs * max(map(len, table.weights))
         return entries * _ENTRY_BYTES
 
@@ -351,6 +376,8 @@ class _StepCheck:
         """Chunks of one height, the last perhaps smaller, and every coarser even cut overflows; columns only where one
         row is too much, in the same way.
         """
+        if self.plan.together > 1:
+            self.fail(f"{self.plan.together} chunks of channels share their weights' place, of the seed each is alone")
         if tuple(self.plan.order) != _LOOPS or self.plan.rolled:
             rolled = " and rolled" if self.plan.rolled else ""
             self.fail(f"the loops are {self.plan.order}{rolled}, the seed's are {_LOOPS}, and it loads every row again")

@@ -20,11 +20,14 @@ _ENTRY_BYTES = 8  # of a table: a position and a weight
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Of what lies in SRAM at a time; ``group_channels`` are the input channels of one group."""
+    """Of what lies in SRAM at a time; ``group_channels`` are the input channels of one group, and of ``held_channels``
+    there are the weights and vectors.
+    """
 
     out_rows: int
     out_cols: int
     out_channels: int
+    held_channels: int
     in_rows: int
     in_cols: int
     in_channels: int
@@ -55,13 +58,13 @@ def needs_of(step: Step, spec: AcceleratorSpec, at_once: Extents) -> Needs:
     memory = {name: "pool" if spec.sram_bytes is not None else name for name in ("input", "weight", "output")}
     small: dict[str, int] = {}
     if step.weight is not None:
-        lanes = len(range(0, at_once.out_channels, spec.channel_align)) * spec.channel_align
+        lanes = len(range(0, at_once.held_channels, spec.channel_align)) * spec.channel_align
         small["weights"] = lanes * at_once.group_channels * at_once.taps * dtype_bytes(step.weight.dtype)
     if isinstance(op, Resize2d):
         small["row table"] = at_once.out_rows * max(map(len, op.rows.weights)) * _ENTRY_BYTES
         small["col table"] = at_once.out_cols * max(map(len, op.cols.weights)) * _ENTRY_BYTES
     for name in vector_names(step):
-        small[name] = map_bytes(spec, 1, 1, at_once.out_channels, dtype)
+        small[name] = map_bytes(spec, 1, 1, at_once.held_channels, dtype)
     source = map_bytes(spec, at_once.in_rows, at_once.in_cols, at_once.in_channels, dtype)
     result = map_bytes(spec, at_once.out_rows, at_once.out_cols, at_once.out_channels, step.output.dtype)
     terms = {name: (memory["weight"], size) for name, size in small.items()}
@@ -85,7 +88,7 @@ def vector_names(step: Step) -> list[str]:
 
 
 def map_loads(
-    ranges: Sequence[Sequence[tuple[int, int]]], rows: Counts, cols: Counts, order: Sequence[int], *, rolled: bool
+    ranges: Sequence[Sequence[tuple[int, int]]], rows: Counts, cols: Counts, turns: Counts, *, rolled: bool
 ) -> tuple[Counts, Counts]:
     """What fills a map's buffer, in order: (channels, positions in a channel that are loaded) of each fill.
 
@@ -96,7 +99,7 @@ def map_loads(
         ranges: by chunk of channels, the parts (start, stop) of the input's channels that are loaded one by one.
         rows: [chunk, (start, stop)].
         cols: likewise.
-        order: the loops over chunks of channels (0), rows (1) and columns (2), the outermost first.
+        turns: the chunks in the order of execution; see ``executed``.
         rolled: whether rows are kept.
     """
     parts = np.array(ranges, np.int64)  # [chunk, part, (start, stop)]
@@ -105,7 +108,7 @@ def map_loads(
 
     def listed(values: Counts) -> Counts:
         """One value for each chunk and part, in the order of execution."""
-        return np.broadcast_to(values, shape).transpose(*order, 3).reshape(-1)
+        return np.broadcast_to(values, shape).reshape(-1, shape[3])[turns].reshape(-1)
 
     others = listed(part_ids[:, None, None, :] * len(cols) + col_ids[None, None, :, None])  # all but the rows
     channels = listed((parts[..., 1] - parts[..., 0])[:, None, None, :])
@@ -124,16 +127,28 @@ def map_loads(
     return channels[new], (loaded * widths)[new]
 
 
-def turns_of(counts: Sequence[int], order: Sequence[int], axis: int) -> Counts:
-    """The chunks along one axis in the order of execution, each time another one comes.
+def executed(counts: Sequence[int], order: Sequence[int], together: int) -> Counts:
+    """The chunks, numbered as in an array [channels, rows, columns], in the order of execution.
 
     Args:
         counts: chunks of channels (0), rows (1) and columns (2).
         order: the loops over them, the outermost first.
-        axis: of which the chunks are listed.
+        together: the loop over channels takes so many at a time, which take turns in the innermost loop.
     """
-    ids = np.arange(counts[axis]).reshape([-1 if other == axis else 1 for other in range(3)])
-    ids = np.broadcast_to(ids, counts).transpose(order).reshape(-1)
+    at = np.indices(counts).reshape(3, -1)
+    shelf = at[0] // together
+    loops = [shelf if axis == 0 else at[axis] for axis in order]
+    return np.asarray(np.lexsort((at[0], *reversed(loops))), np.int64)
+
+
+def turns_of(places: Counts, turns: Counts) -> Counts:
+    """The chunks along one axis in the order of execution, each time another one comes.
+
+    Args:
+        places: which of its chunks each chunk is in, as an array [channels, rows, columns].
+        turns: the chunks in the order of execution.
+    """
+    ids = places.reshape(-1)[turns]
     return np.asarray(ids[np.append(True, ids[1:] != ids[:-1])], np.int64)
 
 

@@ -11,7 +11,7 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Phase, SubKernel, bes
 from tvm_sramtile.ints import Range, ceil_div, cut, round_up
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Tile
-from tvm_sramtile.plan.plan import AXES, KernelPass, Order, Span, StepPlan
+from tvm_sramtile.plan.plan import AXES, KernelPass, Order, Span, StepPlan, shelves
 
 Convolution = Conv2d | Conv2dTranspose
 
@@ -29,6 +29,7 @@ class Cut:
     channels: tuple[Range, ...]
     in_channels: tuple[Range, ...]
     passes: tuple[KernelPass, ...]
+    together: int = 1
     passes_resident: bool = True
     input_per_pass: bool = False
     order: Order = AXES
@@ -39,6 +40,11 @@ class Cut:
     def spatial(self) -> int:
         """Chunks of one range of channels."""
         return len(self.rows) * len(self.cols)
+
+    @property
+    def held(self) -> tuple[Range, ...]:
+        """The channels whose weights are in SRAM at a time."""
+        return tuple(Range(parts[0].start, parts[-1].stop) for parts in shelves(self.channels, self.together))
 
 
 def whole_cut(step: Step, passes: tuple[KernelPass, ...]) -> Cut:
@@ -169,6 +175,7 @@ def tile_with(step: Step, cut_: Cut, outs: tuple[Any, Any], reads: tuple[Any, An
         out_rows=outs[0],
         out_cols=outs[1],
         out_channels=max(len(channels) for channels in cut_.channels),
+        held_channels=max(len(held) for held in cut_.held),
         in_rows=reads[0],
         in_cols=reads[1],
         in_channels=in_channels,

@@ -43,12 +43,20 @@ class Chunk:
     col: Span
 
 
-def in_order(order: Order, channels: Sequence[Range], rows: Sequence[Span], cols: Sequence[Span]) -> Iterator[Chunk]:
-    """The chunks as nested loops over the axes ``order``, the outermost first."""
-    axes: dict[AxisName, Sequence[Any]] = {"channels": channels, "rows": rows, "cols": cols}
+def in_order(
+    order: Order, channels: Sequence[Range], rows: Sequence[Span], cols: Sequence[Span], together: int = 1
+) -> Iterator[Chunk]:
+    """The chunks as nested loops over the axes ``order``, the outermost first; see ``StepPlan.together``."""
+    axes: dict[AxisName, Sequence[Any]] = {"channels": shelves(channels, together), "rows": rows, "cols": cols}
     at = [order.index(axis) for axis in AXES]
     for parts in product(*(axes[axis] for axis in order)):
-        yield Chunk(parts[at[0]], parts[at[1]], parts[at[2]])
+        for part in parts[at[0]]:
+            yield Chunk(part, parts[at[1]], parts[at[2]])
+
+
+def shelves(channels: Sequence[Range], together: int) -> tuple[tuple[Range, ...], ...]:
+    """The chunks of channels whose weights are in SRAM at a time; see ``StepPlan.together``."""
+    return tuple(tuple(channels[at : at + together]) for at in range(0, len(channels), together))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,9 @@ class StepPlan:
         rolled: input rows that a chunk shares with the one executed before it stay in SRAM as well.
         rows, cols: the chunks along these axes.
         channels: output channels of each chunk.
+        together: the weights and vectors of so many successive chunks of channels are in SRAM at once. ``order`` loops
+            over these shelves; the chunks of one take turns at each place, in the innermost loop, so that of the
+            output and its sums there is only one of them in SRAM.
         in_channels: input channels of a group that are summed over at a time.
         passes: sub-kernels and phases of a convolution; none of other operators.
         passes_resident: the weights of all passes are in SRAM at once, not one after the other.
@@ -147,6 +158,7 @@ class StepPlan:
     rows: tuple[Span, ...]
     cols: tuple[Span, ...]
     channels: tuple[Range, ...]
+    together: int
     in_channels: tuple[Range, ...]
     passes: tuple[KernelPass, ...]
     passes_resident: bool
@@ -158,7 +170,7 @@ class StepPlan:
     @property
     def chunks(self) -> tuple[Chunk, ...]:
         """The chunks in the order of execution."""
-        return tuple(in_order(self.order, self.channels, self.rows, self.cols))
+        return tuple(in_order(self.order, self.channels, self.rows, self.cols, self.together))
 
     @property
     def chunk_count(self) -> int:

@@ -82,6 +82,7 @@ def plan_of_cut(step: Step, cut: Cut, spec: AcceleratorSpec, *, only_step: bool 
         rows=cut.rows,
         cols=cut.cols,
         channels=cut.channels,
+        together=cut.together,
         in_channels=cut.in_channels,
         passes=cut.passes,
         passes_resident=cut.passes_resident,
@@ -117,7 +118,7 @@ def _buffers(step: Step, cut: Cut, charge: Charge, spec: AcceleratorSpec) -> tup
 
 def _blocks(step: Step, cut: Cut, spec: AcceleratorSpec, name: str) -> list[int]:
     """The channel blocks of what is put into a map's buffer, one after the other."""
-    chunks = in_order(cut.order, cut.channels, cut.rows, cut.cols)
+    chunks = in_order(cut.order, cut.channels, cut.rows, cut.cols, cut.together)
     parts: Iterable[Range] = ()
     if name == "output":
         parts = (chunk.channels for chunk in chunks)

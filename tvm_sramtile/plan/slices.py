@@ -93,7 +93,7 @@ def _tile(chunk: Chunk, row: AxisSlice | None, col: AxisSlice | None) -> Tile:
         return (len(span.read), len(span.read)) if piece is None else (len(piece.read), piece.out_size)
 
     rows, cols, channels = extents(chunk.row, row), extents(chunk.col, col), len(chunk.channels)
-    return Tile(rows[1], cols[1], channels, rows[0], cols[0], channels, 0)
+    return Tile(rows[1], cols[1], channels, channels, rows[0], cols[0], channels, 0)
 
 
 def cut_in_slices(

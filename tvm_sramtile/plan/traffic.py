@@ -102,9 +102,9 @@ def traffic_of(step: Step, cut: Cut, *, once_per_call: bool) -> Traffic:
 
 
 def channel_axis(step: Step, cut: Cut) -> Axis:
-    """The chunks along the output channels."""
-    sources = Along.of([step.op.in_channel_range(part) for part in cut.channels])
-    return Axis(len(cut.channels), Along.of(cut.channels), sources)
+    """The loop over output channels: over shelves of chunks whose weights are in SRAM together."""
+    sources = Along.of([step.op.in_channel_range(part) for part in cut.held])
+    return Axis(len(cut.held), Along.of(cut.held), sources)
 
 
 def _axis(spans: Sequence[Span], by_pass: tuple[int, ...], *, rolled: bool = False) -> Axis:
@@ -114,7 +114,7 @@ def _axis(spans: Sequence[Span], by_pass: tuple[int, ...], *, rolled: bool = Fal
 
 def loads_once_per_call(cut: Cut, *, only_step: bool) -> bool:
     """Whether weights and vectors can stay in SRAM over all images of a call."""
-    return only_step and len(cut.channels) == 1 and len(cut.in_channels) == 1 and cut.passes_resident
+    return only_step and len(cut.held) == 1 and len(cut.in_channels) == 1 and cut.passes_resident
 
 
 def traffic_along(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis, *, once_per_call: bool) -> Traffic:
