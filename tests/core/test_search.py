@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -20,12 +22,25 @@ from tvm_sramtile.ints import cut
 from tvm_sramtile.ir import Region, Step, Tensor
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan import Cut, SpecCapacity, StepPlan, cut_step, plan_region
-from tvm_sramtile.plan.choices import choices_of, shaped
-from tvm_sramtile.plan.cut import Convolution, col_spans, kernel_passes, row_spans, tile_of, whole_cut
-from tvm_sramtile.plan.estimate import compute_cycles
+from tvm_sramtile.plan.choices import channel_choices_of, choices_of, pass_choices_of, taken
+from tvm_sramtile.plan.cut import (
+    TURNS,
+    Convolution,
+    channel_sizes,
+    channels_of,
+    col_spans,
+    in_channel_sizes,
+    in_channels_of,
+    kernel_passes,
+    row_spans,
+    sizes,
+    tile_of,
+    whole_cut,
+)
+from tvm_sramtile.plan.estimate import compute_cycles, estimated_cycles, times_of
 from tvm_sramtile.plan.plan import AXES
 from tvm_sramtile.plan.planner import plan_of_cut
-from tvm_sramtile.plan.traffic import channel_axis, traffic_along, traffic_of
+from tvm_sramtile.plan.traffic import Along, Axis, traffic_along, traffic_of
 
 SEARCH = Options(strategy="search")
 
@@ -58,7 +73,9 @@ LOOSE: list[Operator] = [Conv2d(8, 7, 6, 8, (1, 1), (3, 2)), Conv2d(4, 9, 5, 8, 
 
 
 def everything(step: Step, spec: AcceleratorSpec) -> Iterator[Cut]:
-    """Every cut into chunks of one size along each axis, in every order, with and without rows that stay in SRAM."""
+    """Every cut into chunks of one size along each axis, in every order, with and without rows that stay in SRAM, with
+    one or more chunks of channels together.
+    """
     op, lanes = step.op, spec.channel_align
     whole = whole_cut(step, kernel_passes(step, spec.unit_kernels, "best"))
     group = getattr(op, "out_channels_per_group", 1) if getattr(op, "groups", 1) > 1 else 1
@@ -73,12 +90,14 @@ def everything(step: Step, spec: AcceleratorSpec) -> Iterator[Cut]:
             if len(in_channels) > 1 and any(len(op.groups_of(part)) > 1 for part in channels):  # type: ignore[union-attr]
                 continue
             base = replace(whole, channels=channels, in_channels=in_channels)
+            shelved = isinstance(op, Convolution) and op.groups == 1 and len(in_channels) == 1
             for rows in range(1, op.out_rows + 1):
                 for cols in range(1, op.out_cols + 1):
                     sized = replace(base, rows=row_spans(step, rows), cols=col_spans(step, cols))
                     for order in permutations(AXES):
                         for rolled in (False, True) if len(in_channels) == 1 else (False,):
-                            yield replace(sized, order=order, rolled=rolled)
+                            for together in range(1, len(channels) + 1) if shelved else (1,):
+                                yield replace(sized, order=order, rolled=rolled, together=together)
 
 
 @pytest.mark.parametrize("op", SMALL + LOOSE, ids=lambda op: op.kind)
@@ -100,6 +119,70 @@ def test_no_cut_moves_less(op: Operator) -> None:
         assert plan.traffic.total_bytes <= best or (op in LOOSE and plan.chunk_count == 1)
     with pytest.raises(DoesNotFit):
         planned(op, spec.replace(sram_bytes=16))
+
+
+def candidates(step: Step, spec: AcceleratorSpec) -> Iterator[Cut]:
+    """Every cut that the search may choose, one by one."""
+    op, lanes = step.op, spec.channel_align
+    whole = whole_cut(step, kernel_passes(step, spec.unit_kernels, "best"))
+    depth, *depths = in_channel_sizes(op, lanes)
+    shelved = isinstance(op, Convolution) and op.groups == 1
+    for resident, per_pass in TURNS if len(whole.passes) > 1 else TURNS[:1]:
+        for size, ins in product(channel_sizes(op, lanes), (depth, *depths)):
+            parts = {size} | {part for part in (lanes, 2 * lanes, 4 * lanes) if part < size}
+            for part in parts if shelved and resident and ins == depth else {size}:
+                channels = channels_of(op, size, part)
+                if ins < depth and any(len(op.groups_of(one)) > 1 for one in channels):  # type: ignore[union-attr]
+                    continue
+                base = replace(
+                    whole,
+                    channels=channels,
+                    together=-(-min(size, op.out_channels) // min(size, part)),
+                    in_channels=in_channels_of(op, ins),
+                    passes_resident=resident,
+                    input_per_pass=per_pass,
+                )
+                for rows, cols, order in product(sizes(op.out_rows), sizes(op.out_cols), permutations(AXES)):
+                    for rolled in (False, True) if ins == depth and not per_pass else (False,):
+                        spans = {"rows": row_spans(step, rows), "cols": col_spans(step, cols)}
+                        yield replace(base, order=order, rolled=rolled, **spans)
+
+
+def cost_of(step: Step, spec: AcceleratorSpec, cut_: Cut, objective: str) -> tuple[int, int]:
+    """What the search compares, of one cut."""
+    moved = traffic_of(step, cut_, once_per_call=False)
+    lengths = [Counter(map(len, parts)) for parts in (cut_.channels, cut_.in_channels)]
+    compute = compute_cycles(spec, step, cut_.passes, *lengths)
+    counts = (len(cut_.held), len(cut_.channels))
+    rows, cols = (
+        Axis(len(spans), Along.of([one.out for one in spans]), Along.of(reads, rolled=rolled))
+        for spans, rolled in ((cut_.rows, cut_.rolled), (cut_.cols, False))
+        for reads in ([span.read for span in spans if len(span.read)],)
+    )
+    times = times_of(spec, step, cut_, *counts, rows, cols, moved, compute)
+    whole = whole_cut(step, cut_.passes)
+    least = compute_cycles(spec, step, whole.passes, {step.op.out_channels: 1}, {len(whole.in_channels[0]): 1})
+    most = max(least, traffic_of(step, whole, once_per_call=False).total_bytes // spec.dma_bytes_per_cycle)
+    rank = -(-int(estimated_cycles(times, cut_.double or ())) // max(1, most // 16))
+    return (moved.total_bytes, rank) if objective == "dram_bytes" else (rank, moved.total_bytes)
+
+
+@pytest.mark.parametrize("objective", ["dram_bytes", "cycles"])
+@pytest.mark.parametrize("op", SMALL, ids=lambda op: op.kind)
+def test_no_candidate_costs_less(op: Operator, objective: Literal["dram_bytes", "cycles"]) -> None:
+    """In both parts of the objective, against each candidate priced by itself."""
+    step, spec = step_of(op), SPEC.replace(unit_kernels=((1, 1), (3, 3)))
+    whole = whole_cut(step, kernel_passes(step, spec.unit_kernels, "best"))
+    size = SpecCapacity(spec).charge(step, tile_of(step, whole)).used_bytes("pool")
+    for share in (2, 3):
+        small = spec.replace(sram_bytes=size // share)
+        found = cut_step(step, small, SEARCH.replace(objective=objective, double_buffer=False))
+        costs = [
+            cost_of(step, small, one, objective)
+            for one in candidates(step, small)
+            if SpecCapacity(small).charge(step, tile_of(step, one)).fits
+        ]
+        assert cost_of(step, small, found, objective) == min(costs), share
 
 
 @pytest.mark.parametrize("first", range(0, 240, 60))
@@ -145,17 +228,29 @@ def test_what_is_priced_for_many_sizes_at_once_is_what_a_plan_of_each_says() -> 
                 order=orders[seed % len(orders)],
                 rolled=seed % 2 == 0 and not plan.input_per_pass and len(plan.in_channels) == 1,
             )
-            rows, cols = (choices_of(step.op, axis, plan.passes) for axis in (0, 1))
-            along_rows = shaped(rows.rolled if base.rolled else rows.plain, (-1, 1))
-            along_cols = shaped(cols.plain, (1, -1))
-            every = traffic_along(step, base, channel_axis(step, base), along_rows, along_cols, once_per_call=False)
-            moved = np.broadcast_to(every.total_bytes, (len(rows.sizes), len(cols.sizes)))
-            for (row, col), total in np.ndenumerate(moved):
-                height, width = int(rows.sizes[row]), int(cols.sizes[col])
-                one = replace(base, rows=row_spans(step, height), cols=col_spans(step, width))
-                assert traffic_of(step, one, once_per_call=False).total_bytes == total, (seed, height, width)
+            rows, cols = (choices_of(step.op, axis) for axis in (0, 1))
+            if plan.input_per_pass and isinstance(step.op, Convolution):
+                rows, cols = (pass_choices_of(step.op, axis, plan.passes) for axis in (0, 1))
+            channels = channel_choices_of(step.op, spec.channel_align)
+            along = [(channels, channels.axis), (rows, rows.rolled if base.rolled else rows.plain), (cols, cols.plain)]
+            places = np.ix_(*(np.arange(len(choices.sizes)) for choices, _ in along))
+            axes = [taken(axis, at) for (_, axis), at in zip(along, places, strict=True)]
+            every = traffic_along(step, base, axes[0], axes[1], axes[2], once_per_call=False)
+            moved = np.broadcast_to(every.total_bytes, [len(choices.sizes) for choices, _ in along])
+            for (part, row, col), total in np.ndenumerate(moved):
+                size, height, width = (int(one.sizes[at]) for (one, _), at in zip(along, (part, row, col), strict=True))
+                if len(base.in_channels) > 1 and not channels.in_one_group[part]:
+                    continue
+                one = replace(
+                    base,
+                    channels=channels_of(step.op, size),
+                    rows=row_spans(step, height),
+                    cols=col_spans(step, width),
+                )
+                assert traffic_of(step, one, once_per_call=False).total_bytes == total, (seed, size, height, width)
+                assert max(len(step.op.in_channel_range(held)) for held in one.channels) == channels.sources[part]
                 tried += 1
-    assert tried > 1000
+    assert tried > 2000
 
 
 def test_the_cycles_of_computing_are_those_of_the_timeline() -> None:
@@ -163,7 +258,12 @@ def test_the_cycles_of_computing_are_those_of_the_timeline() -> None:
         case, spec, options = whole_case(seed)
         compiled = compile_region(case.region, spec, options, None)
         steps = zip(case.region.steps, compiled.plan.steps, strict=True)
-        once = sum(compute_cycles(spec, step, plan) for step, plan in steps)
+        once = sum(
+            compute_cycles(
+                spec, step, plan.passes, Counter(map(len, plan.channels)), Counter(map(len, plan.in_channels))
+            )
+            for step, plan in steps
+        )
         assert compiled.predicted.time.compute_busy_cycles == case.region.images * once, seed
 
 

@@ -14,9 +14,11 @@ from tvm_sramtile.plan import SpecCapacity, plan_region
 from tvm_sramtile.plan.capacity import Charge
 from tvm_sramtile.plan.cut import (
     Cut,
-    channel_cuts,
+    channel_sizes,
+    channels_of,
     col_spans,
-    in_channel_cuts,
+    in_channel_sizes,
+    in_channels_of,
     kernel_passes,
     row_spans,
     tile_of,
@@ -58,7 +60,8 @@ def passes_of(region: Region, spec: AcceleratorSpec, options: Options) -> int:
 def finest(step: Step, lanes: int, options: Options, units: tuple[Pair, ...], resident: bool) -> Cut:
     """One row and column of the fewest channels at a time."""
     passes = kernel_passes(step, units, options.kernel_split)
-    ins, channels = [*in_channel_cuts(step, lanes)][-1], [*channel_cuts(step, lanes)][-1]
+    ins = in_channels_of(step.op, [*in_channel_sizes(step.op, lanes)][-1])
+    channels = channels_of(step.op, [*channel_sizes(step.op, lanes)][-1])
     whole = whole_cut(step, passes)
     groups = getattr(step.op, "groups", 1)
     if groups > 1 and len(channels) < groups:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
@@ -174,7 +176,7 @@ class SpecCapacity:
         lanes, op = self.spec.channel_align, step.op
         terms = []
         if step.weight is not None and isinstance(op, Conv2d | Conv2dTranspose):
-            per_group = min(tile.in_channels, op.in_channels_per_group)
+            per_group = tile.in_channels if op.groups == 1 else _least(tile.in_channels, op.in_channels_per_group)
             elems = round_up(tile.held_channels, lanes) * per_group * tile.taps
             terms.append(("weights", elems * dtype_bytes(step.weight.dtype)))
         if isinstance(op, Resize2d):
@@ -184,6 +186,11 @@ class SpecCapacity:
             size = self.spec.layout.footprint_bytes(1, 1, tile.held_channels, dtype_bytes(tensor.dtype))
             terms.append((name, size))
         return terms
+
+
+def _least(count: Any, most: int) -> Any:
+    """The smaller one, where a tile's extents are arrays too."""
+    return np.minimum(count, most) if isinstance(count, np.ndarray) else min(count, most)
 
 
 def vectors(step: Step) -> list[tuple[str, Tensor]]:

@@ -107,7 +107,7 @@ class _StepCheck:
         if sorted(self.plan.order) != sorted(_LOOPS):
             self.fail(f"order is {self.plan.order}, must be {_LOOPS} in some order")
         if not 1 <= self.plan.together <= len(self.plan.channels):
-            self.fail(f"together is {self.plan.together}, must be from 1 to the {len(self.plan.channels)} channel chunks")
+            self.fail(f"together is {self.plan.together}, must be 1 to {len(self.plan.channels)}, the channel chunks")
         if self.plan.together > 1:
             if self.conv is None or self.conv.groups > 1:
                 self.fail(f"together is {self.plan.together}, but each chunk of channels reads its own input")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from tvm_sramtile.geometry import Operator
 from tvm_sramtile.ints import Range
-from tvm_sramtile.plan.cut import Convolution, sizes
+from tvm_sramtile.plan.cut import Convolution, channel_sizes, cut_extent, sizes
 from tvm_sramtile.plan.plan import KernelPass
 from tvm_sramtile.plan.traffic import Along, Axis
 
@@ -24,93 +25,152 @@ class Choices:
 
     Attributes:
         sizes: outputs of a chunk.
-        widest: positions of the input that the largest chunk reads.
-        widest_pass: the same of the pass that reads most.
+        widest: positions of the input that the largest chunk reads at a time.
         plain: the chunks, where only what is equal is kept.
         rolled: the same where the first positions of a chunk are kept as well.
     """
 
     sizes: Counts
     widest: Counts
-    widest_pass: Counts
     plain: Axis
     rolled: Axis
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelChoices:
+    """Cuts of the output channels into shelves of one size, the last one perhaps smaller, coarsest first.
+
+    Attributes:
+        sizes: channels of a shelf.
+        sources: input channels that the largest shelf reads.
+        axis: the shelves.
+        in_one_group: whether each shelf lies in one group, so that its input channels can be summed up in parts.
+    """
+
+    sizes: Counts
+    sources: Counts
+    axis: Axis
+    in_one_group: NDArray[np.bool_]
+
+
 @lru_cache(maxsize=1024)
-def choices_of(op: Operator, axis: int, passes: tuple[KernelPass, ...]) -> Choices:
-    """The cuts of the rows (0) or columns (1) of an operator, whose kernel is computed in these passes."""
+def choices_of(op: Operator, axis: int) -> Choices:
+    """The cuts of the rows (0) or columns (1) of an operator whose chunks load all that they read at once."""
     outs, window = (op.out_rows, op.row_window) if axis == 0 else (op.out_cols, op.col_window)
     every = np.array(list(sizes(outs)), np.int64)
-    reads = _ends([window(Range(at, at + 1)).read for at in range(outs)])
-    found = [_reads(reads, size) for size in every.tolist()]
-    plain, rolled = (_along([_kept(read, rolled=rolled) for read in found]) for rolled in (False, True))
-    by_pass = _by_pass(op, axis, passes, every.tolist())
-    totals = tuple(total for total, _ in by_pass)
     counts = -(-outs // every)
     own = Along(np.full(len(every), outs), np.zeros(len(every), np.int64), np.where(counts == 1, outs, 0))
-    widest = np.array([int((read[:, 1] - read[:, 0]).max(initial=0)) for read in found], np.int64)
-    widest_pass = np.max([most for _, most in by_pass], axis=0) if by_pass else widest
-    return Choices(
-        every, widest, widest_pass, Axis(counts, own, plain, totals), Axis(counts, own, rolled, totals)
-    )  # fmt: skip
+    reads = _Reads.of([window(Range(at, at + 1)).read for at in range(outs)], every)
+    plain, rolled = (Axis(counts, own, reads.along(rolled=rolled)) for rolled in (False, True))
+    return Choices(every, reads.widest(), plain, rolled)
 
 
-def shaped(axis: Axis, shape: tuple[int, int]) -> Axis:
-    """The arrays of an axis in a shape in which they can be combined with those of the other."""
-    outs, reads = (
-        Along(*(np.reshape(count, shape) for count in (along.total, along.kept, along.wrapped)))
-        for along in (axis.outs, axis.reads)
-    )
-    by_pass = tuple(np.reshape(total, shape) for total in axis.by_pass)
-    return Axis(np.reshape(axis.count, shape), outs, reads, by_pass)
-
-
-def _ends(reads: list[Range]) -> Counts:
-    return np.array([(read.start, read.stop) for read in reads], np.int64).reshape(-1, 2)
-
-
-def _reads(reads: Counts, size: int) -> Counts:
-    """(start, stop) of what chunks of ``size`` outputs read, of those that read anything."""
-    outs = np.arange(0, len(reads), size)
-    nothing = reads[:, 0] == reads[:, 1]
-    starts = np.minimum.reduceat(np.where(nothing, np.iinfo(np.int64).max, reads[:, 0]), outs)
-    stops = np.maximum.reduceat(np.where(nothing, 0, reads[:, 1]), outs)
-    return np.stack([starts, stops], axis=1)[starts < stops]
-
-
-def _kept(read: Counts, *, rolled: bool) -> tuple[int, int, int]:
-    """Total, kept and wrapped: see ``Along``."""
-    if not len(read):
-        return 0, 0, 0
-    old, new = read, np.roll(read, -1, axis=0)  # the last one is followed by the first
-    lengths = new[:, 1] - new[:, 0]
-    kept = np.where((old == new).all(axis=1), lengths, 0)
-    if rolled:
-        first = np.clip(np.minimum(old[:, 1], new[:, 1]) - new[:, 0], 0, None)
-        kept = np.where(new[:, 0] >= old[:, 0], first, kept)
-    return int(lengths.sum()), int(kept[:-1].sum()), int(kept[-1])
-
-
-def _along(found: list[tuple[int, int, int]]) -> Along:
-    total, kept, wrapped = np.array(found, np.int64).T
-    return Along(total, kept, wrapped)
-
-
-def _by_pass(op: Operator, axis: int, passes: tuple[KernelPass, ...], every: list[int]) -> list[tuple[Any, Any]]:
-    """For each pass what it reads in all chunks, and in the chunk where it reads most."""
-    if not isinstance(op, Convolution) or len(passes) < 2:
-        return []
-    phases, outs = (op.row_phases, op.out_rows) if axis == 0 else (op.col_phases, op.out_cols)
-    size = (op.in_rows, op.in_cols)[axis]
+@lru_cache(maxsize=1024)
+def pass_choices_of(op: Convolution, axis: int, passes: tuple[KernelPass, ...]) -> Choices:
+    """The same where each pass of the kernel loads its own part of the input."""
+    whole = choices_of(op, axis)
+    phases, size = (op.row_phases, op.in_rows) if axis == 0 else (op.col_phases, op.in_cols)
+    outs = op.out_rows if axis == 0 else op.out_cols
     keys = [((one.row_phase, one.rows), (one.col_phase, one.cols))[axis] for one in passes]
-    known: dict[tuple[int, Range], tuple[Any, Any]] = {}
+    known = {}
     for phase, taps in dict.fromkeys(keys):
-        reads = _ends([phases[phase].reads(Range(at, at + 1), taps, size) for at in range(outs)])
-        found = [_reads(reads, size_) for size_ in every]
-        lengths = [read[:, 1] - read[:, 0] for read in found]
-        known[phase, taps] = (
-            np.array([int(one.sum()) for one in lengths], np.int64),
-            np.array([int(one.max(initial=0)) for one in lengths], np.int64),
-        )
-    return [known[key] for key in keys]
+        each = [phases[phase].reads(Range(at, at + 1), taps, size) for at in range(outs)]
+        known[phase, taps] = _Reads.of(each, whole.sizes)
+    totals = {key: reads.along(rolled=False).total for key, reads in known.items()}
+    widest = np.max([reads.widest() for reads in known.values()], axis=0)
+    axes = Axis(whole.plain.count, whole.plain.outs, whole.plain.reads, tuple(totals[key] for key in keys))
+    return Choices(whole.sizes, widest, axes, axes)
+
+
+@lru_cache(maxsize=1024)
+def channel_choices_of(op: Operator, lanes: int) -> ChannelChoices:
+    """The cuts of the output channels of an operator at multiples of ``lanes``, or of groups; see ``channel_sizes``."""
+    every = np.array(list(channel_sizes(op, lanes)), np.int64)
+    extents = np.array([cut_extent(op, size) for size in every.tolist()], np.int64)
+    spans, each = op.out_channels // extents, -(-extents // every)
+    counts = spans * each
+    alone, total = counts == 1, np.full(len(every), op.out_channels)
+    outs = Along(total, np.zeros_like(total), np.where(alone, total, 0))
+    largest = np.minimum(every, extents)
+    if not isinstance(op, Convolution):
+        reads, in_one_group = outs, alone & False
+    elif op.groups == 1:
+        reads, in_one_group = _times(Along.same(counts), op.in_channels), alone | True
+        largest = np.full(len(every), op.in_channels)
+    else:
+        # Shelves of whole groups read each its own channels, parts of a group those of the group, one after the other.
+        in_one_group = every <= op.out_channels_per_group
+        kept = spans * (each - 1) * op.in_channels_per_group
+        parts = extents < op.out_channels
+        total = np.where(parts, counts * op.in_channels_per_group, op.in_channels)
+        reads = Along(total, np.where(parts, kept, 0), np.where(alone, op.in_channels, 0))
+        largest = np.where(parts, 1, largest // op.out_channels_per_group) * op.in_channels_per_group
+    return ChannelChoices(every, largest, Axis(counts, outs, reads), in_one_group)
+
+
+def _times(along: Along, factor: int) -> Along:
+    return Along(along.total * factor, along.kept * factor, np.full_like(along.total, factor))
+
+
+def taken(axis: Axis, at: Any) -> Axis:
+    """An axis with the entries ``at`` of all its arrays, in the shape of ``at``."""
+    outs, reads = (Along(one.total[at], one.kept[at], one.wrapped[at]) for one in (axis.outs, axis.reads))
+    return Axis(axis.count[at], outs, reads, tuple(total[at] for total in axis.by_pass))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What the chunks of all sizes read, those of one size after those of another; chunks that read nothing left out.
+
+    Attributes:
+        starts, stops: of the positions.
+        owner: the size of each chunk.
+        first: where the chunks of each size begin; empty if nothing is read at all.
+        sizes: how many sizes there are.
+    """
+
+    starts: Counts
+    stops: Counts
+    owner: Counts
+    first: Counts
+    sizes: int
+
+    @classmethod
+    def of(cls, each: Sequence[Range], every: Counts) -> _Reads:
+        """Of chunks of these sizes; ``each`` is what one output reads."""
+        outs = len(each)
+        ends = np.array([(read.start, read.stop) for read in each], np.int64).reshape(-1, 2)
+        nothing = ends[:, 0] == ends[:, 1]
+        marks = [np.arange(0, outs, size) + outs * index for index, size in enumerate(every.tolist())]
+        owner = np.repeat(np.arange(len(every)), [len(one) for one in marks])
+        chunks = np.concatenate(marks)
+        least = np.tile(np.where(nothing, np.iinfo(np.int64).max, ends[:, 0]), len(every))
+        most = np.tile(np.where(nothing, 0, ends[:, 1]), len(every))
+        starts, stops = np.minimum.reduceat(least, chunks), np.maximum.reduceat(most, chunks)
+        there = starts < stops
+        owner = owner[there]
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        return cls(starts[there], stops[there], owner, first, len(every))
+
+    def widest(self) -> Counts:
+        """The most positions that a chunk reads, by size."""
+        if not len(self.first):
+            return np.zeros(self.sizes, np.int64)
+        return np.asarray(np.maximum.reduceat(self.stops - self.starts, self.first), np.int64)
+
+    def along(self, *, rolled: bool) -> Along:
+        """By size, what the chunks read and what need not be loaded after the chunk before."""
+        if not len(self.first):
+            nothing = np.zeros(self.sizes, np.int64)
+            return Along(nothing, nothing, nothing)
+        lengths = self.stops - self.starts
+        ends = np.append(self.first[1:], len(lengths)) - 1
+        before = np.arange(len(lengths)) - 1
+        before[self.first] = ends  # the first one follows the last
+        old_starts, old_stops = self.starts[before], self.stops[before]
+        kept = np.where((old_starts == self.starts) & (old_stops == self.stops), lengths, 0)
+        if rolled:
+            shared = np.clip(np.minimum(old_stops, self.stops) - self.starts, 0, None)
+            kept = np.where(self.starts >= old_starts, shared, kept)
+        wrapped = kept[self.first]
+        return Along(np.add.reduceat(lengths, self.first), np.add.reduceat(kept, self.first) - wrapped, wrapped)

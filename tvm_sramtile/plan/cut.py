@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Any, Literal
 
-from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Phase, SubKernel, best_split, seed_split
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Operator, Phase, SubKernel, best_split, seed_split
 from tvm_sramtile.ints import Range, ceil_div, cut, round_up
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Tile
@@ -18,6 +18,9 @@ Convolution = Conv2d | Conv2dTranspose
 Direction = Literal["rows", "columns", "channels"]
 DIRECTIONS: tuple[Direction, ...] = ("rows", "columns", "channels")
 """Where a step may be cut; the channels are those of the output and, summed up in parts, those of the input."""
+
+TURNS = ((True, False), (False, False), (False, True))
+"""Whether the weights of all passes are in SRAM at once, and whether each pass loads its own part of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +86,46 @@ def sizes(extent: int, multiple: int = 1, minimum: int = 1) -> Iterator[int]:
         yield size
 
 
-def channel_cuts(step: Step, lanes: int) -> Iterator[tuple[Range, ...]]:
-    """Cuts of the output channels, from none to the finest: channel blocks, or whole groups, or parts of groups."""
-    op = step.op
+def channel_sizes(op: Operator, lanes: int) -> Iterator[int]:
+    """Output channels of a chunk, from all to the fewest: blocks of them, or whole groups, or parts of a group."""
     if not isinstance(op, Convolution) or op.groups == 1:
-        yield from (cut(op.out_channels, size) for size in sizes(op.out_channels, lanes, lanes))
+        yield from sizes(op.out_channels, lanes, lanes)
         return
     group = op.out_channels_per_group
     block = lcm(lanes, group)
-    yield from (cut(op.out_channels, size) for size in sizes(op.out_channels, block, block))
-    yield from (cut(op.out_channels, size) for size in sizes(min(op.out_channels, block), group, group) if size < block)
-    for size in sizes(group, lanes, lanes):
-        if size < group:
-            starts = range(0, op.out_channels, group)
-            yield tuple(Range(at + part.start, at + part.stop) for at in starts for part in cut(group, size))
+    yield from sizes(op.out_channels, block, block)
+    yield from (size for size in sizes(min(op.out_channels, block), group, group) if size < block)
+    yield from (size for size in sizes(group, lanes, lanes) if size < group)
 
 
-def in_channel_cuts(step: Step, lanes: int) -> Iterator[tuple[Range, ...]]:
-    """Cuts of a group's input channels, from none to the finest; only convolutions sum over channels."""
-    op = step.op
+def cut_extent(op: Operator, size: int) -> int:
+    """What is cut into chunks of so many output channels: a group for parts of groups, else all channels."""
+    group = op.out_channels_per_group if isinstance(op, Convolution) else op.out_channels
+    return group if size < group else op.out_channels
+
+
+def channels_of(op: Operator, size: int, part: int | None = None) -> tuple[Range, ...]:
+    """The output channels in chunks of ``size``, and each of these in chunks of ``part``."""
+    extent = cut_extent(op, size)
+    return tuple(
+        Range(at + one.start + within.start, at + one.start + within.stop)
+        for at in range(0, op.out_channels, extent)
+        for one in cut(extent, size)
+        for within in cut(len(one), part or size)
+    )
+
+
+def in_channel_sizes(op: Operator, lanes: int) -> Iterator[int]:
+    """Input channels of a group that are summed over at a time, from all to the fewest; only convolutions sum."""
     if not isinstance(op, Convolution):
-        yield (Range(0, op.in_channels),)
+        yield op.in_channels
         return
-    yield from (cut(op.in_channels_per_group, size) for size in sizes(op.in_channels_per_group, lanes, lanes))
+    yield from sizes(op.in_channels_per_group, lanes, lanes)
+
+
+def in_channels_of(op: Operator, size: int) -> tuple[Range, ...]:
+    """The input channels of a group in parts of ``size``."""
+    return cut(op.in_channels_per_group if isinstance(op, Convolution) else op.in_channels, size)
 
 
 def kernel_passes(step: Step, units: tuple[tuple[int, int], ...] | None, split: str) -> tuple[KernelPass, ...]:

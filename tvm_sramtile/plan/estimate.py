@@ -6,7 +6,7 @@ may be arrays, which stand for many cuts at once.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from tvm_sramtile.ints import Range, ceil_div
 from tvm_sramtile.ir import Step
 from tvm_sramtile.isa.cost import channel_turns, conv_turns
 from tvm_sramtile.plan.cut import Convolution, Cut
-from tvm_sramtile.plan.plan import StepPlan, Traffic
+from tvm_sramtile.plan.plan import KernelPass, Traffic
 from tvm_sramtile.plan.traffic import Axis, Count
 
 
@@ -40,21 +40,35 @@ class Times:
     alone: Count
 
 
-def compute_cycles(spec: AcceleratorSpec, step: Step, cut: Cut | StepPlan) -> int:
-    """Cycles of the compute queue for one image, which do not depend on how rows and columns are cut."""
+def compute_cycles(
+    spec: AcceleratorSpec,
+    step: Step,
+    passes: Sequence[KernelPass],
+    channels: Mapping[int, int],
+    in_channels: Mapping[int, int],
+) -> int:
+    """Cycles of the compute queue for one image, which do not depend on how rows and columns are cut.
+
+    Args:
+        spec: the accelerator.
+        step: what to compute.
+        passes: of the kernel.
+        channels: how many chunks along the output channels have how many of them.
+        in_channels: likewise, of a group, the parts that are summed up.
+    """
     op, array = step.op, spec.mac_array
     positions = op.out_rows * op.out_cols
-    by_channel = sum(channel_turns(len(part), array) for part in cut.channels)
+    by_channel = sum(times * channel_turns(outs, array) for outs, times in channels.items())
     chain = positions * len(step.activations) * by_channel
     if isinstance(op, Convolution):
         turns = 0
-        in_parts = Counter(map(len, cut.in_channels))
-        for outs, times in Counter(map(len, cut.channels)).items():
-            groups = 1 if len(cut.in_channels) > 1 else max(1, outs // op.out_channels_per_group)
-            turns += times * sum(parts * conv_turns(ins, outs, groups, array) for ins, parts in in_parts.items())
+        in_parts = sum(in_channels.values())
+        for outs, times in channels.items():
+            groups = 1 if in_parts > 1 else max(1, outs // op.out_channels_per_group)
+            turns += times * sum(parts * conv_turns(ins, outs, groups, array) for ins, parts in in_channels.items())
         rows = [len(phase.outputs(Range(0, op.out_rows))) for phase in op.row_phases]
         cols = [len(phase.outputs(Range(0, op.out_cols))) for phase in op.col_phases]
-        spent = sum(rows[one.row_phase] * cols[one.col_phase] * one.unit[0] * one.unit[1] for one in cut.passes)
+        spent = sum(rows[one.row_phase] * cols[one.col_phase] * one.unit[0] * one.unit[1] for one in passes)
         return spent * turns + chain
     taps = 1
     if isinstance(op, Pool2d):
@@ -65,27 +79,38 @@ def compute_cycles(spec: AcceleratorSpec, step: Step, cut: Cut | StepPlan) -> in
 
 
 def times_of(
-    spec: AcceleratorSpec, step: Step, cut: Cut, rows: Axis, cols: Axis, traffic: Traffic, compute: int
+    spec: AcceleratorSpec,
+    step: Step,
+    cut: Cut,
+    shelves: Count,
+    channels: Count,
+    rows: Axis,
+    cols: Axis,
+    traffic: Traffic,
+    compute: Count,
 ) -> Times:
     """What each part of a cut along these rows and columns takes.
 
     Args:
         spec: the accelerator.
         step: what to compute.
-        cut: all but its rows and columns.
+        cut: its loops and passes.
+        shelves: chunks of channels, those whose weights are in SRAM together as one.
+        channels: chunks of channels.
         rows: the chunks along the rows.
         cols: along the columns.
         traffic: what is moved then.
         compute: see ``compute_cycles``.
     """
     bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
-    chunks = rows.count * cols.count * len(cut.channels)
+    chunks = rows.count * cols.count * channels
     maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
-    fills = chunks * len(cut.in_channels) * (len(cut.passes) if cut.input_per_pass else 1)
+    fills = rows.count * cols.count * shelves * len(cut.in_channels) * (len(cut.passes) if cut.input_per_pass else 1)
     load = maps * fills * spec.dma_setup_cycles + ceil_div(traffic.input_bytes, bytes_per_cycle)
     if cut.rolled:
-        kept = rows.reads.kept * cols.reads.total * len(cut.channels)
-        load = load + kept * ceil_div(step.op.in_channels, spec.channel_align) + fills * spec.dma_setup_cycles
+        kept = rows.reads.kept * cols.reads.total * shelves
+        copies = np.minimum(rows.reads.kept, rows.count - 1) * cols.count * shelves  # no more than there are rows
+        load = load + kept * ceil_div(step.op.in_channels, spec.channel_align) + copies * spec.dma_setup_cycles
     store = chunks * spec.dma_setup_cycles + ceil_div(traffic.output_bytes, bytes_per_cycle)
     weights = ceil_div(traffic.weight_bytes, bytes_per_cycle)
     return Times(load, compute + weights, weights, store, load // fills + store // chunks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 from tvm_sramtile.errors import DoesNotFit
 from tvm_sramtile.ints import Range, round_up
@@ -11,21 +12,21 @@ from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Capacity, Charge, SpecCapacity
 from tvm_sramtile.plan.cut import (
     DIRECTIONS,
+    TURNS,
     Convolution,
     Cut,
     Direction,
-    channel_cuts,
+    channel_sizes,
+    channels_of,
     col_spans,
-    in_channel_cuts,
+    in_channel_sizes,
+    in_channels_of,
     row_spans,
     sizes,
     tile_of,
     whole_cut,
 )
 from tvm_sramtile.plan.plan import KernelPass
-
-# Whether the weights of all passes are in SRAM at once, and whether each pass loads its own part of the input.
-_TURNS = ((True, False), (False, False), (False, True))
 
 
 def seed_cut(
@@ -72,9 +73,10 @@ def channel_choices(
 ) -> Iterator[Cut]:
     """The cuts of channels and passes, of whole rows and columns, in the order in which the seed tries them."""
     lanes, cuts_them = capacity.channel_multiple, "channels" in directions
-    for resident, per_pass in _TURNS if len(whole.passes) > 1 else _TURNS[:1]:
-        for in_channels in in_channel_cuts(step, lanes) if cuts_them else (whole.in_channels,):
-            for channels in channel_cuts(step, lanes) if cuts_them else (whole.channels,):
+    ins_of, outs_of = partial(in_channels_of, step.op), partial(channels_of, step.op)
+    for resident, per_pass in TURNS if len(whole.passes) > 1 else TURNS[:1]:
+        for in_channels in map(ins_of, in_channel_sizes(step.op, lanes)) if cuts_them else (whole.in_channels,):
+            for channels in map(outs_of, channel_sizes(step.op, lanes)) if cuts_them else (whole.channels,):
                 if len(in_channels) == 1 or _in_one_group(step, channels):
                     yield replace(
                         whole,

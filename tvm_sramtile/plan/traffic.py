@@ -117,7 +117,7 @@ def loads_once_per_call(cut: Cut, *, only_step: bool) -> bool:
     return only_step and len(cut.held) == 1 and len(cut.in_channels) == 1 and cut.passes_resident
 
 
-def traffic_along(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis, *, once_per_call: bool) -> Traffic:
+def traffic_along(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis, *, once_per_call: Count) -> Traffic:
     """The same for chunks along these axes, not those of ``cut``."""
     row, col = Along.same(rows.count), Along.same(cols.count)
     outs = loaded({"channels": channels.outs, "rows": row, "cols": col}, cut.order)
@@ -126,7 +126,7 @@ def traffic_along(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis, 
     out_elems = step.op.out_channels * step.op.out_rows * step.op.out_cols
     return Traffic(
         input_bytes=step.images * _input_elems(step, cut, channels, rows, cols) * dtype_bytes(step.data.dtype),
-        weight_bytes=weight_bytes * (1 if once_per_call else step.images)
+        weight_bytes=weight_bytes * (step.images - (step.images - 1) * once_per_call)
         + step.images * _table_bytes(step, cut, channels, rows, cols),
         output_bytes=step.images * out_elems * dtype_bytes(step.output.dtype),
     )
