@@ -116,6 +116,15 @@ def rolled() -> Made:
     return build.case(build.steps[0].output), spec, Options(strategy="search", double_buffer=False)
 
 
+def shelves() -> Made:
+    """Chunks of channels that take turns at each place, rows that stay: the weights of two at a time, then of one."""
+    build = Builder()
+    chain = (Activation("prelu", build.tensor(9)),)
+    build.step(Conv2d(2, 4, 2, 9, (2, 1)), build.map(2, 4, 2), bias=True, activations=chain)
+    spec = SPEC.replace(sram_bytes=288, unit_kernels=((2, 1),))
+    return build.case(build.steps[0].output), spec, Options(strategy="search")
+
+
 def channels() -> Made:
     """Columns, and output channels of groups in parts."""
     build = Builder()
@@ -170,7 +179,10 @@ def joined() -> Made:
     return build.case(last), SPEC.replace(sram_bytes=256)
 
 
-CASES = (rows, groups, padding, two_steps, sums, turns, rolled, channels, phases, pool, resize, pointwise, joined)
+CASES = (
+    *(rows, groups, padding, two_steps, sums, turns, rolled, shelves),
+    *(channels, phases, pool, resize, pointwise, joined),
+)
 ZOO: dict[str, Callable[[], Made]] = {made.__name__: made for made in CASES}
 
 
