@@ -152,8 +152,8 @@ def test_a_tensor_between_steps_lies_in_the_workspace() -> None:
     ]
     assert made.program.workspace_bytes == 2 * 4 * 8 * 8 * 4
     assert made.program.prologue == ()
-    assert names(made.program.body, 0) == "W" + "LCS" * 4
-    assert names(made.program.body, 1) == "W" + "LCS" * made.plan.steps[1].chunk_count
+    assert names(made.program.body, 0) == "LWCS" + "LCS" * 3
+    assert names(made.program.body, 1) == "LWCS" + "LCS" * (made.plan.steps[1].chunk_count - 1)
     assert case.run(made.program) == case.measures(made.plan)
 
 

@@ -200,9 +200,9 @@ def test_data_of_one_image_is_not_loaded_in_the_prologue() -> None:
 
 def test_constants_are_those_of_the_region() -> None:
     made = lowered("rows")
-    constants, at = made.program.constants, made.program.tensors[1].offset
+    constants, at = made.program.constants, made.program.tensors[0].offset
     flipped = replace(made.program, constants=constants[:at] + bytes([constants[at] ^ 1]) + constants[at + 1 :])
-    text = "prologue command 1 (LOAD_WEIGHTS, step conv0): tensor 1: its bytes are not the value of constant w0"
+    text = "prologue command 0 (LOAD, step conv0): tensor 0: its bytes are not the value of constant b0"
     assert fault(made, flipped) == text
     check_program(made.case.region, made.plan, flipped, made.spec, values=False)
     short = replace(made.program, constants=made.program.constants[:100])

@@ -63,10 +63,11 @@ class StepLowering(StepMemory):
             channels = source_channels
             if sums > 1:
                 channels = Range(source_channels.start + ins.start, source_channels.start + ins.stop)
+            window = window_of(chunk, channels)
+            # The input first: it may have a second buffer, and the queue waits until the weights' only one is free.
+            source = SramMap(NOWHERE, 0) if self.plan.input_per_pass else self.load_map("input", self.step.data, window)
             if self.plan.passes_resident:
                 self.load_weights(op, chunk, ins, passes)
-            window = window_of(chunk, channels)
-            source = SramMap(NOWHERE, 0) if self.plan.input_per_pass else self.load_map("input", self.step.data, window)
             addresses = dict(self.weight_addresses(chunk, ins, passes))
             begun: set[tuple[int, int]] = set()
             for count, kernel_pass in enumerate(passes):
