@@ -22,7 +22,7 @@ Emitted = tuple[list[int], set[tuple[int, int]]]  # rows of what is concatenated
 def check_rows(case: Case, region: RegionAttributes, emitted: Iterable[Emitted]) -> None:
     """The rows of the chunks, in the plan, the report and what was emitted: written and read."""
     compiled = compile_region(region.region, region.spec, region.options, None, region.plan)
-    (step,) = network_report(case.spec.name, [compiled], ()).steps
+    (step,) = network_report(case.spec, [compiled], ()).steps
     rows: list[Any] = [chunk.row for chunk in step.chunks]
     assert rows == list(region.plan.steps[0].rows)
     assert [row.out.start for row in rows] == [0, *(row.out.stop for row in rows[:-1])]

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("plan",),
     ("lower",),
     ("engine",),
-    ("compile",),
+    ("compile", "sweep"),
     ("attributes",),
     ("report",),
     ("frontend",),

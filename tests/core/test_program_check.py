@@ -169,7 +169,7 @@ def kind(what: str) -> str:
         ("channels", " LWCSLCSLWCSLCSLWCSLCSLWCSLCS", 1383, 1223),
         ("phases", "LWWW LCCCCCSLCCCCCSCCS", 1616, 1265),
         ("pool", "L LPEESLPEES", 644, 587),
-        ("resize", " TTLRSTLRSTTLRSTLRS", 941, 820),
+        ("resize", " LTTRSLTRSLTTRSLTRS", 941, 820),
         ("pointwise", " LLEESLLEESLLES", 1110, 994),
         ("joined", " LESLPSLESLES", 780, 715),
     ],

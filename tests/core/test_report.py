@@ -23,7 +23,7 @@ def compiled(*ops: Conv2d) -> Compiled:
 
 def test_cycles_of_a_region_are_counted_once() -> None:
     made = compiled(SMALL, SMALL)
-    report = network_report("test", [made], [("nn.softmax", 0, "why"), ("nn.softmax", 0, "why")])
+    report = network_report(SPEC, [made], [("nn.softmax", 0, "why"), ("nn.softmax", 0, "why")])
     assert [step.cycles for step in report.steps] == [made.predicted.time.cycles] * 2
     assert report.cycles == made.predicted.time.cycles
     assert report.dram_bytes == made.plan.traffic.total_bytes

@@ -20,8 +20,9 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Operator, Pool2d, Res
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import cut
 from tvm_sramtile.ir import Region, Step, Tensor
+from tvm_sramtile.lower import lower, timeline
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import Cut, SpecCapacity, StepPlan, cut_step, plan_region
+from tvm_sramtile.plan import Cut, Plan, SpecCapacity, StepPlan, cut_step, plan_region
 from tvm_sramtile.plan.choices import channel_choices_of, choices_of, pass_choices_of, taken
 from tvm_sramtile.plan.cut import (
     TURNS,
@@ -37,10 +38,10 @@ from tvm_sramtile.plan.cut import (
     tile_of,
     whole_cut,
 )
-from tvm_sramtile.plan.estimate import compute_cycles, estimated_cycles, times_of
+from tvm_sramtile.plan.estimate import compute_cycles, cycles_of
 from tvm_sramtile.plan.plan import AXES
 from tvm_sramtile.plan.planner import plan_of_cut
-from tvm_sramtile.plan.traffic import Along, Axis, traffic_along, traffic_of
+from tvm_sramtile.plan.traffic import traffic_along, traffic_of
 
 SEARCH = Options(strategy="search")
 
@@ -151,19 +152,10 @@ def candidates(step: Step, spec: AcceleratorSpec) -> Iterator[Cut]:
 def cost_of(step: Step, spec: AcceleratorSpec, cut_: Cut, objective: str) -> tuple[int, int]:
     """What the search compares, of one cut."""
     moved = traffic_of(step, cut_, once_per_call=False)
-    lengths = [Counter(map(len, parts)) for parts in (cut_.channels, cut_.in_channels)]
-    compute = compute_cycles(spec, step, cut_.passes, *lengths)
-    counts = (len(cut_.held), len(cut_.channels))
-    rows, cols = (
-        Axis(len(spans), Along.of([one.out for one in spans]), Along.of(reads, rolled=rolled))
-        for spans, rolled in ((cut_.rows, cut_.rolled), (cut_.cols, False))
-        for reads in ([span.read for span in spans if len(span.read)],)
-    )
-    times = times_of(spec, step, cut_, *counts, rows, cols, moved, compute)
     whole = whole_cut(step, cut_.passes)
     least = compute_cycles(spec, step, whole.passes, {step.op.out_channels: 1}, {len(whole.in_channels[0]): 1})
     most = max(least, traffic_of(step, whole, once_per_call=False).total_bytes // spec.dma_bytes_per_cycle)
-    rank = -(-int(estimated_cycles(times, cut_.double or ())) // max(1, most // 16))
+    rank = -(-cycles_of(spec, step, cut_) // max(1, most // 16))
     return (moved.total_bytes, rank) if objective == "dram_bytes" else (rank, moved.total_bytes)
 
 
@@ -328,6 +320,20 @@ def test_the_objective_counts(preset: str) -> None:
     seed, dram, time = found.values()
     assert dram[0] <= time[0] < seed[0]
     assert time[1] <= dram[1] < seed[1]
+
+
+@pytest.mark.parametrize("preset", ["edge-256k", "tiny-64k"])
+def test_the_estimate_of_cycles_is_near_those_of_the_timeline(preset: str) -> None:
+    """Of real layers, as a share of what the timeline of the lowered program says."""
+    spec, found = AcceleratorSpec.preset(preset), []
+    for op in LAYERS:
+        for options in (SEARCH, SEARCH.replace(objective="cycles"), SEARCH.replace(double_buffer=False)):
+            step = step_of(op)
+            cut_ = cut_step(step, spec, options)
+            region = Region("region", step.inputs, (step.output,), (step,))
+            plan = Plan("region", "search", (plan_of_cut(step, cut_, spec),))
+            found.append(cycles_of(spec, step, cut_) / timeline(lower(region, plan, spec, None)).cycles)
+    assert 0.85 < min(found) <= max(found) < 1.08
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tvm_sramtile import models
-from tvm_sramtile.cli.job import Job, read_job
+from tvm_sramtile.cli.job import Job, read_job, read_sweep
 from tvm_sramtile.cli.output import (
+    counted,
+    explanation_json,
     host_json,
     listing_json,
     plan_json,
@@ -21,14 +23,18 @@ from tvm_sramtile.cli.output import (
     print_verification,
     progress,
     require_regions,
+    sweep_json,
+    sweep_table,
     verification_json,
 )
 from tvm_sramtile.compile import Compiled
-from tvm_sramtile.errors import OptionError
+from tvm_sramtile.errors import OptionError, SramtileError
 from tvm_sramtile.frontend import HostOp
 from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.plan.explain import Explanation, explain_step
 from tvm_sramtile.report import NetworkReport, network_report
-from tvm_sramtile.report.text import console, host_table, new_table, render
+from tvm_sramtile.report.text import console, explanation_table, host_table, new_table, render
+from tvm_sramtile.sweep import sweep
 from tvm_sramtile.verify import compile_regions, host_lines
 from tvm_sramtile.verify import verify as verify_network
 
@@ -66,6 +72,14 @@ class _Planned:
     host_ops: Sequence[HostOp]
     report: NetworkReport
 
+    def explanations(self) -> list[Explanation]:
+        """Of the steps, in the order of the report."""
+        return [
+            explain_step(step, self.job.spec, self.job.options, only_step=len(item.region.steps) == 1)
+            for item in self.compiled
+            for step in item.region.steps
+        ]
+
 
 def _planned(model: Path, spec: str, overrides: Sequence[str], frontend: str | None, shape: Sequence[str]) -> _Planned:
     with progress("planning"):
@@ -73,7 +87,7 @@ def _planned(model: Path, spec: str, overrides: Sequence[str], frontend: str | N
         partitioned = job.partitioned()
         compiled = compile_regions(job.frontend, partitioned)
         host_ops = job.frontend.host_ops(partitioned)
-        return _Planned(job, compiled, host_ops, network_report(job.spec.name, compiled, host_lines(host_ops)))
+        return _Planned(job, compiled, host_ops, network_report(job.spec, compiled, host_lines(host_ops)))
 
 
 @app.command()
@@ -102,15 +116,51 @@ def plan(
     overrides: Set = [],  # noqa: B006 (typer reads it, nobody writes to it)
     frontend: FrontendName = None,
     shape: Shape = [],  # noqa: B006
+    sweep_over: Annotated[
+        str | None,
+        typer.Option("--sweep", metavar="KEY=START:STOP:xFACTOR", help="Plan for many sizes: sram_bytes=64K:1M:x2."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Plan a network and predict traffic and cycles, without running it."""
+    if sweep_over is not None:
+        _sweep(sweep_over, model, spec, overrides, frontend, shape, as_json=as_json)
+        return
     planned = _planned(model, spec, overrides, frontend, shape)
     if as_json:
-        print_json({"regions": [plan_json(item) for item in planned.compiled], **host_json(planned.report)})
+        report = planned.report
+        totals = {"dram_bytes": report.dram_bytes, "bound_bytes": report.bound_bytes, "cycles": report.cycles}
+        print_json({"regions": [plan_json(item) for item in planned.compiled], **totals, **host_json(report)})
     else:
         console().print(render(planned.report))
     require_regions(planned.compiled, planned.report)
+
+
+def _sweep(
+    text: str,
+    model: Path,
+    spec: str,
+    overrides: Sequence[str],
+    frontend: str | None,
+    shape: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    with progress("reading") as tell:
+        job = read_job(model, spec, overrides, frontend, shape)
+        key, chips = read_sweep(text, job.spec)
+        tell("partitioning")
+        partitioned = replace(job, spec=chips[-1]).partitioned()
+        regions = [found.region for found in job.frontend.regions(partitioned)]
+    if not regions:
+        most = getattr(chips[-1], key)
+        raise SramtileError(f"no operator of the network goes to {job.spec.name}, even with {key} = {most}")
+    with counted("planning") as advance:
+        points = sweep(regions, chips, job.options, progress=advance)
+    if as_json:
+        print_json([sweep_json(key, point) for point in points])
+    else:
+        console().print(sweep_table(key, points))
 
 
 @app.command()
@@ -152,23 +202,22 @@ def explain(
     shape: Shape = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Say why each op was cut, and why others stay on the host."""
+    """Say why each op was cut as it is, what else there was and what more SRAM would change; what stays on the host."""
     planned = _planned(model, spec, overrides, frontend, shape)
     notes, report = planned.job.model.notes, planned.report
+    found = planned.explanations()
     if as_json:
-        steps = [{"step": step.step, "op": step.op, "reason": step.reason} for step in report.steps]
+        steps = [
+            {"step": step.step, "op": step.op, "reason": step.reason, **explanation_json(one)}
+            for step, one in zip(report.steps, found, strict=True)
+        ]
         host = [{"op": op.op, "name": op.name, "macs": op.macs, "reason": op.reason} for op in planned.host_ops]
         print_json({"notes": notes, "steps": steps, "host_ops": host})
         return
     out = console()
     for note in notes:
         out.print(f"prepared: {note}")
-    table = new_table("On the accelerator")
-    for column in ("step", "op", "chunks", "why"):
-        table.add_column(column, overflow="fold")
-    for step in report.steps:
-        table.add_row(step.step, step.op, str(len(step.chunks)), step.reason)
-    out.print(table, host_table(report.host_ops))
+    out.print(explanation_table(report.steps, found), host_table(report.host_ops))
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from tvm_sramtile.errors import MissingDependency, OptionError
 from tvm_sramtile.frontend import Frontend, Generation, require_tvm
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.options import Options
+
+_MOST_POINTS = 1000  # of a sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,34 @@ def _configure(spec: AcceleratorSpec, overrides: Sequence[str]) -> tuple[Acceler
             raise OptionError(f"option --set: key {key!r} is unknown: keys are {known}")
         (for_options if key in option_keys else for_spec)[key] = _value(value)
     return spec.replace(**for_spec), Options(**for_options)
+
+
+def read_sweep(text: str, spec: AcceleratorSpec) -> tuple[str, tuple[AcceleratorSpec, ...]]:
+    """The key of ``KEY=START:STOP:xFACTOR`` or ``KEY=START:STOP:+STEP``, and the spec with each of its values.
+
+    Sizes may end with K or M, for KiB and MiB; STOP is taken if it is reached.
+    """
+    wanted = "must be KEY=START:STOP:xFACTOR or KEY=START:STOP:+STEP, e.g. sram_bytes=64K:1M:x2"
+    found = re.fullmatch(r"(\w+)=(\d+)([KM]?):(\d+)([KM]?):([x+])(\d+)([KM]?)", text)
+    if not found:
+        raise OptionError(f"option --sweep {text!r}: {wanted}")
+    key, start, stop, by, step = found[1], _size(found[2], found[3]), _size(found[4], found[5]), found[6], found[7]
+    if not isinstance(getattr(spec, key, None), int):
+        keys = [name for name in AcceleratorSpec.model_fields if isinstance(getattr(spec, name), int)]
+        raise OptionError(f"option --sweep: key {key!r} is no number of {spec.name}: keys are {', '.join(keys)}")
+    add = _size(step, found[8])
+    values = [start]
+    while (after := values[-1] * add if by == "x" else values[-1] + add) <= stop and len(values) <= _MOST_POINTS:
+        if after <= values[-1]:
+            raise OptionError(f"option --sweep {text!r}: {by}{step} makes no progress: {wanted}")
+        values.append(after)
+    if start > stop or len(values) > _MOST_POINTS:
+        raise OptionError(f"option --sweep {text!r}: must have 1 to {_MOST_POINTS} values from START to STOP")
+    return key, tuple(spec.replace(**{key: value}) for value in values)
+
+
+def _size(digits: str, suffix: str) -> int:
+    return int(digits) * {"": 1, "K": 1024, "M": 1024**2}[suffix]
 
 
 def _value(text: str) -> Any:

@@ -5,18 +5,30 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
 
 from tvm_sramtile.compile import Compiled
 from tvm_sramtile.errors import SramtileError
 from tvm_sramtile.isa.listing import command_fields, listing
 from tvm_sramtile.plan import Chunk, StepPlan
+from tvm_sramtile.plan.explain import Explanation
 from tvm_sramtile.report import NetworkReport
 from tvm_sramtile.report.model import describe
-from tvm_sramtile.report.text import console, render
+from tvm_sramtile.report.text import console, new_table, render
+from tvm_sramtile.sweep import SweepPoint
 from tvm_sramtile.verify import Pair, Verification
 
 
@@ -116,6 +128,39 @@ def plan_json(compiled: Compiled) -> dict[str, Any]:
     }
 
 
+def explanation_json(one: Explanation) -> dict[str, Any]:
+    """Why a step is cut as it is."""
+    memory, limit, terms = one.memory
+    larger = None if one.next_bytes is None else dict(zip(("sram_bytes", "dram_bytes"), one.next_bytes, strict=True))
+    return {
+        "chosen": asdict(one.chosen),
+        "bound_bytes": one.bound_bytes,
+        "runner_up": None if one.runner_up is None else {**asdict(one.runner_up), "why_not": one.why_not},
+        "alternatives": [asdict(other) for other in one.alternatives],
+        "fullest": {"memory": memory, "limit": limit, "terms": dict(terms)},
+        "one_more_kib_saves": dict(one.one_more_kib),
+        "next_sram": larger,
+    }
+
+
+def sweep_table(key: str, points: Sequence[SweepPoint]) -> Table:
+    """One line an accelerator."""
+    table = new_table("Planned, for each size; regions that do not fit are not counted")
+    for name in (key, "DRAM bytes", "x bound", "cycles", "SRAM peak", "chunks", "regions that do not fit"):
+        table.add_column(name, justify="right")
+    for one in points:
+        share = f"{one.dram_bytes / one.bound_bytes:.2f}" if one.bound_bytes else ""
+        numbers = [f"{value:,}" for value in (one.cycles, one.sram_peak_bytes, one.chunks, len(one.refused))]
+        table.add_row(f"{getattr(one.spec, key):,}", f"{one.dram_bytes:,}", share, *numbers)
+    return table
+
+
+def sweep_json(key: str, one: SweepPoint) -> dict[str, Any]:
+    """A network on one accelerator."""
+    names = ("dram_bytes", "bound_bytes", "cycles", "sram_peak_bytes", "chunks", "refused")
+    return {key: getattr(one.spec, key), **{name: getattr(one, name) for name in names}}
+
+
 def print_listing(compiled: Compiled) -> None:
     """A region's program as text, its lines as long as they are."""
     typer.echo(f"; region {compiled.region.name}")
@@ -154,6 +199,16 @@ def require_regions(compiled: Sequence[Compiled], report: NetworkReport) -> None
     if not compiled:
         reasons = "; ".join(f"{group.op}: {group.reason}" for group in report.host_ops[:3])
         raise SramtileError(f"no operator of the network goes to {report.spec}: {reasons}")
+
+
+@contextlib.contextmanager
+def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr that says how many of how many are done; nothing where that is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    out = console(stderr=True)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 @contextlib.contextmanager

@@ -175,9 +175,9 @@ class StepLowering(StepMemory):
         self.body.add(Command(POOL, values, step=self.index), reads, (target.slot,))
 
     def _resize(self, op: Resize2d, chunk: Chunk, target: SramMap) -> None:
+        source = self.load_map("input", self.step.data, window_of(chunk, chunk.channels))  # first: see _convolve
         rows = self.load_table("row", chunk.row.out)
         cols = self.load_table("col", chunk.col.out)
-        source = self.load_map("input", self.step.data, window_of(chunk, chunk.channels))
         values = (
             source.slot.address,
             source.block_bytes,

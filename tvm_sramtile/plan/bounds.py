@@ -11,25 +11,26 @@ from collections.abc import Iterator
 from math import isqrt, prod
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Operator, Pool2d, Resize2d
+from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Step, dtype_bytes
 from tvm_sramtile.plan.capacity import vectors
 
 
 def compulsory_bytes(step: Step) -> int:
-    """Each element of the input that is read, of weights and vectors, and of the output, once; bytes of one image."""
+    """Each element of the input that is read, of weights and vectors, and of the output, once; bytes of one call."""
     op = step.op
     maps = 2 if isinstance(op, Elementwise) and op.partner == "map" else 1
     elems = maps * op.in_channels * positions_read(op, 0) * positions_read(op, 1)
-    moved = elems * dtype_bytes(step.data.dtype)
+    moved = step.images * elems * dtype_bytes(step.data.dtype)
     if step.weight is not None and isinstance(op, Conv2d | Conv2dTranspose):
         taps = taps_used(op, 0) * taps_used(op, 1)
         moved += op.out_channels * op.in_channels_per_group * taps * dtype_bytes(step.weight.dtype)
     moved += sum(op.out_channels * dtype_bytes(tensor.dtype) for _, tensor in vectors(step))
-    return moved + op.out_channels * op.out_rows * op.out_cols * dtype_bytes(step.output.dtype)
+    return moved + step.images * op.out_channels * op.out_rows * op.out_cols * dtype_bytes(step.output.dtype)
 
 
 def communication_bytes(step: Step, sram_bytes: int) -> int:
-    """The bound for a convolution with so much SRAM, plain or transposed; 0 for other operators. Bytes of one image.
+    """The bound for a convolution with so much SRAM, plain or transposed; 0 for other operators. Bytes of one call.
 
     With ``S`` the SRAM in elements and ``R = kernel rows * kernel cols / (stride rows * stride cols)``, the reuse of an
     input position, at least ``2*MACs/sqrt(R*S) - 2*S`` elements are moved. A transposed convolution is the convolution
@@ -44,7 +45,12 @@ def communication_bytes(step: Step, sram_bytes: int) -> int:
     reuse = max(taps, strides)  # of R, times the strides; a phase has one tap at least
     fine = 2**20  # sqrt(R*S) times the strides in such fractions, rounded up: the bound stays a bound
     root = isqrt(reuse * sram_elems * strides * fine * fine) + 1
-    return max(0, 2 * op.macs * strides * fine // root - 2 * sram_elems) * elem_bytes
+    return max(0, 2 * step.images * op.macs * strides * fine // root - 2 * sram_elems) * elem_bytes
+
+
+def bound_bytes(step: Step, spec: AcceleratorSpec) -> int:
+    """No plan of a step by itself moves less in one call: the larger of the two bounds, with all memories as SRAM."""
+    return max(compulsory_bytes(step), communication_bytes(step, sum(spec.memories.values())))
 
 
 def positions_read(op: Operator, axis: int) -> int:

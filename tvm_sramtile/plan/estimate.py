@@ -6,6 +6,7 @@ may be arrays, which stand for many cuts at once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from tvm_sramtile.ir import Step
 from tvm_sramtile.isa.cost import channel_turns, conv_turns
 from tvm_sramtile.plan.cut import Convolution, Cut
 from tvm_sramtile.plan.plan import KernelPass, Traffic
-from tvm_sramtile.plan.traffic import Axis, Count
+from tvm_sramtile.plan.traffic import Axis, Count, loads_once_per_call, span_axis, traffic_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,31 @@ def times_of(
     store = chunks * spec.dma_setup_cycles + ceil_div(traffic.output_bytes, bytes_per_cycle)
     weights = ceil_div(traffic.weight_bytes, bytes_per_cycle)
     return Times(load, compute + weights, weights, store, load // fills + store // chunks)
+
+
+def cycles_of(spec: AcceleratorSpec, step: Step, cut: Cut, *, only_step: bool = True) -> int:
+    """What one image of a step takes when it is cut in a given way: an estimate.
+
+    Args:
+        spec: the accelerator.
+        step: what to compute.
+        cut: how.
+        only_step: the region has no other.
+    """
+    channels, ins = (Counter(map(len, parts)) for parts in (cut.channels, cut.in_channels))
+    once = loads_once_per_call(cut, only_step=only_step)
+    times = times_of(
+        spec,
+        step,
+        cut,
+        len(cut.held),
+        len(cut.channels),
+        span_axis(cut.rows, rolled=cut.rolled),
+        span_axis(cut.cols),
+        traffic_of(step, cut, once_per_call=once),
+        compute_cycles(spec, step, cut.passes, channels, ins),
+    )
+    return int(estimated_cycles(times, cut.double or ()))
 
 
 def estimated_cycles(times: Times, doubled: tuple[str, ...]) -> Count:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -93,8 +93,18 @@ class Found:
     cut: Cut
 
 
+Choice = Order | Literal["rolled", "together"]
+"""What candidates may be kept from: an order of the loops, rows that stay, weights of several chunks of channels."""
+
+
 def search_cut(
-    step: Step, spec: AcceleratorSpec, passes: tuple[KernelPass, ...], options: Options, *, only_step: bool
+    step: Step,
+    spec: AcceleratorSpec,
+    passes: tuple[KernelPass, ...],
+    options: Options,
+    *,
+    only_step: bool,
+    without: frozenset[Choice] = frozenset(),
 ) -> Cut:
     """The cut of ``step`` with the least objective; of several, the first.
 
@@ -105,15 +115,16 @@ def search_cut(
         options: whose objective is compared first; the other one decides between equals. Cycles are estimated, and
             compared as ``_Search.rank`` says.
         only_step: the region has no other.
+        without: what candidates must not have.
 
     Raises:
         DoesNotFit: not even one row and column of one block of channels fits.
     """
-    found = _search(_nameless(step), spec, passes, options, only_step)
+    found = _search(nameless(step), spec, passes, options, only_step, without)
     return seed_cut(step, SpecCapacity(spec), passes) if found is None else found  # the seed says what does not fit
 
 
-def _nameless(step: Step) -> Step:
+def nameless(step: Step) -> Step:
     """What a cut depends on: steps that differ in nothing else are planned once."""
 
     def tensor(one: Tensor | None) -> Tensor | None:
@@ -135,28 +146,43 @@ def _nameless(step: Step) -> Step:
 
 @lru_cache(maxsize=4096)
 def _search(
-    step: Step, spec: AcceleratorSpec, passes: tuple[KernelPass, ...], options: Options, only_step: bool
+    step: Step,
+    spec: AcceleratorSpec,
+    passes: tuple[KernelPass, ...],
+    options: Options,
+    only_step: bool,
+    without: frozenset[Choice],
 ) -> Cut | None:
     whole, capacity = whole_cut(step, passes), SpecCapacity(spec)
     if capacity.charge(step, tile_of(step, whole)).fits:
         return whole
-    found = _Search(step, spec, whole, options, only_step).best()
+    found = _Search(step, spec, whole, options, only_step, without).best()
     return None if found is None else found.cut
 
 
 class _Search:
     """The candidates of one step."""
 
-    def __init__(self, step: Step, spec: AcceleratorSpec, whole: Cut, options: Options, only_step: bool) -> None:
+    def __init__(
+        self,
+        step: Step,
+        spec: AcceleratorSpec,
+        whole: Cut,
+        options: Options,
+        only_step: bool,
+        without: frozenset[Choice],
+    ) -> None:
         self.step, self.spec, self.whole, self.only_step = step, spec, whole, only_step
+        self.orders = [order for order in _ORDERS if order not in without]
         self.capacity, self.objective = SpecCapacity(spec), options.objective
         self.doubles = _DOUBLES if options.double_buffer else _DOUBLES[-1:]
         self.channels = channel_choices_of(step.op, spec.channel_align)
         self.rows, self.cols = (choices_of(step.op, axis) for axis in (0, 1))
         self.one_input = bool(self.channels.axis.reads.kept.any())  # chunks of channels read the same
-        self.keeps_rows = bool((self.rows.rolled.reads.kept != self.rows.plain.reads.kept).any())
+        stay = (self.rows.rolled.reads.kept != self.rows.plain.reads.kept).any()
+        self.keeps_rows = "rolled" not in without and bool(stay)
         # Weights of several chunks of channels: where these need no other input.
-        shelved = isinstance(step.op, Conv2d | Conv2dTranspose) and step.op.groups == 1
+        shelved = "together" not in without and isinstance(step.op, Conv2d | Conv2dTranspose) and step.op.groups == 1
         largest = int(self.channels.sizes[0])
         parts = [spec.channel_align << power for power in range(largest.bit_length())] if shelved else []
         self.parts = np.array([largest, *reversed([part for part in parts if part < largest])], np.int64)
@@ -214,7 +240,7 @@ class _Search:
         if cut.input_per_pass or len(cut.in_channels) > 1:  # everything is loaded for each chunk
             yield AXES, False
             return
-        for order in _ORDERS if self.one_input else _ORDERS[:2]:
+        for order in self.orders if self.one_input else self.orders[:2]:
             if self.keeps_rows:
                 yield order, True
             if not self.keeps_rows or self.objective == "cycles":  # a copy takes time, but no traffic

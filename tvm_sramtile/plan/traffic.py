@@ -97,7 +97,7 @@ def traffic_of(step: Step, cut: Cut, *, once_per_call: bool) -> Traffic:
     if cut.input_per_pass and isinstance(step.op, Convolution):
         reads = pass_reads(step.op, cut)
         by_pass = [tuple(sum(map(len, one[axis])) for one in reads) for axis in (0, 1)]
-    rows, cols = _axis(cut.rows, by_pass[0], rolled=cut.rolled), _axis(cut.cols, by_pass[1])
+    rows, cols = span_axis(cut.rows, by_pass[0], rolled=cut.rolled), span_axis(cut.cols, by_pass[1])
     return traffic_along(step, cut, channel_axis(step, cut), rows, cols, once_per_call=once_per_call)
 
 
@@ -107,7 +107,8 @@ def channel_axis(step: Step, cut: Cut) -> Axis:
     return Axis(len(cut.held), Along.of(cut.held), sources)
 
 
-def _axis(spans: Sequence[Span], by_pass: tuple[int, ...], *, rolled: bool = False) -> Axis:
+def span_axis(spans: Sequence[Span], by_pass: tuple[int, ...] = (), *, rolled: bool = False) -> Axis:
+    """The chunks along rows or columns."""
     reads = Along.of([span.read for span in spans if len(span.read)], rolled=rolled)
     return Axis(len(spans), Along.of([span.out for span in spans]), reads, by_pass)
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from tvm_sramtile.compile import Compiled
 from tvm_sramtile.geometry import Elementwise, Operator, Pool2d, Resize2d
+from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan import Chunk, StepPlan
+from tvm_sramtile.plan.bounds import bound_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class StepReport:
         chunks: the marks: where each chunk starts and ends in the whole maps.
         footprint_bytes, chunk_footprint_bytes: formula (1) of the tested map, whole and of the largest chunk.
         sram_peak_bytes, dram_bytes: predicted for one call.
+        bound_bytes: no plan of the step by itself moves less; see ``plan.bounds``.
         cycles: likewise, of the step's region: its steps overlap.
         macs: multiply-accumulates of one call.
         max_abs_diff: the region's largest difference from TVM on the same inputs; ``None`` when nothing was run.
@@ -41,6 +44,7 @@ class StepReport:
     chunk_footprint_bytes: int
     sram_peak_bytes: int
     dram_bytes: int
+    bound_bytes: int
     cycles: int
     macs: int
     max_abs_diff: float | None = None
@@ -80,6 +84,11 @@ class NetworkReport:
         return sum(step.dram_bytes for step in self.steps)
 
     @property
+    def bound_bytes(self) -> int:
+        """The bounds of all steps."""
+        return sum(step.bound_bytes for step in self.steps)
+
+    @property
     def cycles(self) -> int:
         """Cycles of all regions, one after the other."""
         return sum({step.region: step.cycles for step in self.steps}.values())
@@ -91,7 +100,7 @@ class NetworkReport:
 
 
 def network_report(
-    spec: str,
+    spec: AcceleratorSpec,
     regions: Sequence[Compiled],
     host_ops: Iterable[tuple[str, int, str]],
     diffs: Mapping[str, float] | None = None,
@@ -99,7 +108,7 @@ def network_report(
     """Collect the report.
 
     Args:
-        spec: the spec's name.
+        spec: the accelerator.
         regions: in order of execution.
         host_ops: (op, MACs, reason) of each operator on the host.
         diffs: largest difference from TVM by region, once run.
@@ -108,11 +117,11 @@ def network_report(
     for compiled in regions:
         cycles, diff = compiled.predicted.time.cycles, (diffs or {}).get(compiled.region.name)
         for step, plan in zip(compiled.region.steps, compiled.plan.steps, strict=True):
-            steps.append(_step_report(compiled.region.name, step, plan, cycles, diff))
-    return NetworkReport(spec, tuple(steps), _groups(host_ops))
+            steps.append(_step_report(compiled.region.name, step, plan, bound_bytes(step, spec), cycles, diff))
+    return NetworkReport(spec.name, tuple(steps), _groups(host_ops))
 
 
-def _step_report(region: str, step: Step, plan: StepPlan, cycles: int, diff: float | None) -> StepReport:
+def _step_report(region: str, step: Step, plan: StepPlan, bound: int, cycles: int, diff: float | None) -> StepReport:
     memories = {buffer.memory for buffer in plan.buffers}
     return StepReport(
         region=region,
@@ -128,6 +137,7 @@ def _step_report(region: str, step: Step, plan: StepPlan, cycles: int, diff: flo
         chunk_footprint_bytes=plan.chunk_footprint_bytes,
         sram_peak_bytes=sum(plan.used_bytes(memory) for memory in memories),
         dram_bytes=plan.traffic.total_bytes,
+        bound_bytes=bound,
         cycles=cycles,
         macs=step.op.macs * step.images,
         max_abs_diff=diff,

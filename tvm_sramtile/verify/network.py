@@ -137,7 +137,7 @@ def verify(
     results = tuple(_region_result(item, run.regions[item.region.name], whole, split, constants) for item in compiled)
     outputs = _output_results(output_names, expected, run, [item.region for item in compiled])
     diffs = {result.name: result.max_abs_diff for result in results}
-    report = network_report(spec.name, compiled, host_lines(frontend.host_ops(partitioned)), diffs)
+    report = network_report(spec, compiled, host_lines(frontend.host_ops(partitioned)), diffs)
     return Verification(outputs, results, compiled, report)
 
 
