@@ -1,11 +1,15 @@
-"""DRAM traffic of six int8 layers at three SRAM sizes, against the bounds: ``python benchmarks/planner.py``.
+"""How good plans are, and how long they take: ``python benchmarks/planner.py``. Needs no TVM.
 
-Needs no TVM. One pool of SRAM, objective ``dram_bytes``, units 1x1 and 3x3; the accumulators (int32) lie in the pool,
-and once more in a buffer of 32 KiB beside it, which the bound then counts too. Times are those of a first search.
+First the DRAM traffic of six int8 layers at three SRAM sizes, against the bounds. One pool of SRAM, objective
+``dram_bytes``, units 1x1 and 3x3; the accumulators (int32) lie in the pool, and once more in a buffer of 32 KiB beside
+it, which the bound then counts too. Times are those of a first search.
+
+Then the layers of three networks: how long the search takes, and how far its estimate of cycles is from the timeline.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -14,13 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_sramtile.hw import AcceleratorSpec
+from tvm_sramtile.ir import Region
+from tvm_sramtile.lower import lower, timeline
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import cut_step
-from tvm_sramtile.plan.bounds import communication_bytes, compulsory_bytes
+from tvm_sramtile.plan import Plan, cut_step
+from tvm_sramtile.plan.bounds import bound_bytes
+from tvm_sramtile.plan.estimate import cycles_of
 from tvm_sramtile.plan.planner import plan_of_cut
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from core.whole_layers import LAYERS, layer
+from core.whole_layers import LAYERS, NETWORKS, layer, step_of
 
 SIZES = (128, 256, 1024)  # KiB
 BESIDE = (0, 32 * 1024)  # bytes of the buffer for accumulators
@@ -39,6 +46,33 @@ def main() -> None:
             cells, times = zip(*(cell(name, size * 1024, beside) for size in SIZES), strict=True)
             table.add_row(f"{name} {op.kind}", *cells, " ".join(f"{seconds * 1000:.0f}" for seconds in times))
         Console(width=120).print(table)
+    networks()
+
+
+def networks() -> None:
+    """Print a line for each network and preset; each layer that differs from the others once."""
+    table = Table(title="float32 layers: search, and cycles estimated over those of the timeline", title_justify="left")
+    for name in ("network", "spec", "layers", "median ms", "all, ms", "traffic x bound", "estimate: least", "most"):
+        table.add_column(name, justify="right")
+    for preset in ("tiny-64k", "edge-256k"):
+        spec = AcceleratorSpec.preset(preset)
+        for name, layers in NETWORKS.items():
+            steps = [step_of(op, "float32") for op in layers]
+            times, shares, moved = [], [], 0
+            for step in steps:
+                start = time.perf_counter()
+                found = cut_step(step, spec, Options())
+                times.append(1000 * (time.perf_counter() - start))
+                plan = plan_of_cut(step, found, spec)
+                moved += plan.traffic.total_bytes
+                region = Region("region", step.inputs, (step.output,), (step,))
+                cycles = timeline(lower(region, Plan("region", "search", (plan,)), spec, None)).cycles
+                shares.append(cycles_of(spec, step, found) / cycles)
+            bound = sum(bound_bytes(step, spec) for step in steps)
+            figures = [statistics.median(times), sum(times), moved / bound, min(shares), max(shares)]
+            median, total, *others = (f"{figure:.{digits}f}" for figure, digits in zip(figures, (1, 0, 2, 2, 2)))
+            table.add_row(name, preset, str(len(steps)), median, total, *others)
+    Console(width=120).print(table)
 
 
 def cell(name: str, sram_bytes: int, beside: int) -> tuple[str, float]:
@@ -51,7 +85,7 @@ def cell(name: str, sram_bytes: int, beside: int) -> tuple[str, float]:
         found = cut_step(step, spec, Options(strategy=strategy))  # type: ignore[arg-type]
         seconds = time.perf_counter() - start
         moved[strategy] = plan_of_cut(step, found, spec).traffic.total_bytes
-    bound = max(compulsory_bytes(step), communication_bytes(step, sram_bytes + beside))
+    bound = bound_bytes(step, spec)
     best = moved["search"]
     return f"{best / 1e6:.2f} ({best / bound:.3f}; {moved['seed'] / 1e6:.2f})", seconds
 

@@ -10,8 +10,7 @@ from tvm_sramtile.geometry import Conv2d, Operator
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Step
 from tvm_sramtile.options import Options
-from tvm_sramtile.plan import SpecCapacity, cut_step
-from tvm_sramtile.plan.cut import tile_of
+from tvm_sramtile.plan import cut_step
 from tvm_sramtile.plan.explain import KIB, Explanation, explain_step
 from tvm_sramtile.plan.planner import plan_of_cut
 
@@ -34,9 +33,9 @@ def test_all_that_is_said_of_real_layers_holds(op: Operator, spec: AcceleratorSp
     assert found.runner_up == (found.alternatives[0] if found.alternatives else None)
     assert all(one.dram_bytes >= found.chosen.dram_bytes for one in found.alternatives)
     memory, limit, terms = found.memory
-    charge = SpecCapacity(spec).charge(step, tile_of(step, cut_step(step, spec, Options())))
     assert (memory, limit) == ("pool", spec.sram_bytes)
-    assert sum(size for _, size in terms) == charge.used_bytes("pool") <= limit
+    used = plan_of_cut(step, cut_step(step, spec, Options()), spec).used_bytes("pool")
+    assert sum(size for _, size in terms) == used <= limit
     larger = spec.replace(sram_bytes=spec.sram_bytes + KIB)  # type: ignore[operator]
     assert found.one_more_kib == (("pool", found.chosen.dram_bytes - moved(step, larger)),)
     if found.next_bytes is not None:

@@ -48,7 +48,8 @@ class Explanation:
         runner_up: of all alternatives the one with the least objective; ``None`` where there is none: the step is not
             cut, or the seed's strategy cut it, which compares nothing.
         alternatives: all of them, the best first.
-        memory: the memory that is fullest, its limit, and what lies in it by size.
+        memory: the memory that is fullest, its limit, and the buffers in it by size: the first one is what binds. Second
+            buffers count: they take what is left.
         one_more_kib: by memory, the DRAM bytes that one more KiB of it saves in a call.
         next_bytes: the least ``sram_bytes`` that saves traffic, and what is moved then; ``None`` where no size does, or
             there are several memories.
@@ -167,11 +168,12 @@ class _View:
         return tuple(one.name for one in plan.buffers if len(one.copies) > 1 and one.name in ("input", "output"))
 
     def fullest(self, cut: Cut) -> tuple[str, int, tuple[tuple[str, int], ...]]:
-        """The memory with the least space left, its limit, and its terms by size."""
+        """The memory with the least space left beside single buffers, its limit, and its buffers by size."""
         charge = SpecCapacity(self.spec).charge(self.step, tile_of(self.step, cut))
         memory = min(charge.limits, key=lambda name: charge.limits[name] - charge.used_bytes(name))
-        terms = [(term.name, term.bytes) for term in charge.terms if term.memory == memory]
-        return memory, charge.limits[memory], tuple(sorted(terms, key=lambda term: -term[1]))
+        plan = plan_of_cut(self.step, cut, self.spec, only_step=self.only_step)
+        sizes = [(one.name, sum(one.copies)) for one in plan.buffers if one.memory == memory]
+        return memory, charge.limits[memory], tuple(sorted(sizes, key=lambda one: -one[1]))
 
     def one_more_kib(self, moved: int) -> tuple[tuple[str, int], ...]:
         found = []

@@ -14,7 +14,7 @@ from tvm_sramtile.plan.explain import Explanation
 from tvm_sramtile.report.model import HostGroup, NetworkReport, StepReport
 
 _MARKS_SHOWN = 4
-_PIPED_COLUMNS = 200
+_PIPED_COLUMNS = 220
 
 
 def console(*, stderr: bool = False) -> Console:
