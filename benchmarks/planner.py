@@ -69,9 +69,8 @@ def networks() -> None:
                 cycles = timeline(lower(region, Plan("region", "search", (plan,)), spec, None)).cycles
                 shares.append(cycles_of(spec, step, found) / cycles)
             bound = sum(bound_bytes(step, spec) for step in steps)
-            figures = [statistics.median(times), sum(times), moved / bound, min(shares), max(shares)]
-            median, total, *others = (f"{figure:.{digits}f}" for figure, digits in zip(figures, (1, 0, 2, 2, 2)))
-            table.add_row(name, preset, str(len(steps)), median, total, *others)
+            figures = (f"{statistics.median(times):.1f}", f"{sum(times):.0f}", f"{moved / bound:.2f}")
+            table.add_row(name, preset, str(len(steps)), *figures, f"{min(shares):.2f}", f"{max(shares):.2f}")
     Console(width=120).print(table)
 
 

@@ -51,9 +51,39 @@ def test_wrong_inputs_are_refused(network: Path, tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_a_sweep_says_what_plans_for_each_size_say(network: Path) -> None:
+    points = sramtile_json("plan", network, *FRONTEND, "--sweep", "sram_bytes=16K:64K:x2")
+    assert [point["sram_bytes"] for point in points] == [16384, 32768, 65536]
+    assert [point["refused"] for point in points] == [[], [], []]
+    for point in points:
+        planned = sramtile_json("plan", network, *FRONTEND, "--set", f"sram_bytes={point['sram_bytes']}")
+        for figure in ("dram_bytes", "bound_bytes", "cycles"):
+            assert point[figure] == planned[figure]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("sram_bytes=64K:1M", "must be KEY=START:STOP:xFACTOR or KEY=START:STOP:+STEP, e.g. sram_bytes=64K:1M:x2"),
+        ("sram_bytes=64:128:x1", "x1 makes no progress: must be KEY=START:STOP:xFACTOR"),
+        ("sram_bytes=2K:1K:x2", "must have 1 to 1000 values from START to STOP"),
+        ("name=1:2:x2", "key 'name' is no number of edge-256k: keys are sram_bytes, "),
+    ],
+)
+def test_a_wrong_sweep_is_refused(network: Path, text: str, fault: str) -> None:
+    result = sramtile("plan", network, *FRONTEND, "--sweep", text)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: option --sweep")
+    assert fault in result.stderr
+
+
 def test_explain_says_why(network: Path) -> None:
     found = sramtile_json("explain", network, *SPEC, *FRONTEND)
     assert " B left for it" in found["steps"][0]["reason"]
+    first = found["steps"][0]
+    assert first["bound_bytes"] <= first["chosen"]["dram_bytes"]
+    assert first["runner_up"]["why_not"].startswith(first["runner_up"]["what"])
+    assert first["fullest"]["memory"] == "pool"
     assert [(op["op"], op["reason"]) for op in found["host_ops"]] == [
         ("nn.softmax", "no unit of the accelerator computes it")
     ]

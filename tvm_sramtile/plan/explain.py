@@ -48,8 +48,8 @@ class Explanation:
         runner_up: of all alternatives the one with the least objective; ``None`` where there is none: the step is not
             cut, or the seed's strategy cut it, which compares nothing.
         alternatives: all of them, the best first.
-        memory: the memory that is fullest, its limit, and the buffers in it by size: the first one is what binds. Second
-            buffers count: they take what is left.
+        memory: the memory that is fullest, its limit, and the buffers in it by size: the first one is what binds.
+            Second buffers count: they take what is left.
         one_more_kib: by memory, the DRAM bytes that one more KiB of it saves in a call.
         next_bytes: the least ``sram_bytes`` that saves traffic, and what is moved then; ``None`` where no size does, or
             there are several memories.
