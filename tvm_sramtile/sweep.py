@@ -112,7 +112,7 @@ def _figures(region: Region, spec: AcceleratorSpec, options: Options) -> _Figure
     except DoesNotFit:
         return None
     cycles = timeline(lower(region, plan, spec, None), region.images).cycles
-    bound = sum(bound_bytes(step, spec) for step in region.steps)
+    bound = sum(bound_bytes(step, spec, one.around) for step, one in zip(region.steps, plan.steps, strict=True))
     return _Figures(plan.traffic.total_bytes, bound, cycles, plan.sram_peak_bytes, plan.chunk_count)
 
 

@@ -14,13 +14,13 @@ from typing import NoReturn
 from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Region, Step, Tensor
-from tvm_sramtile.isa import OPCODES, Command, Layout, Program, TensorRecord, Traffic
+from tvm_sramtile.isa import OPCODES, Command, Layout, Program, TensorRecord, Traffic, memory_starts
 from tvm_sramtile.lower.check_by_channel import ByChannel
 from tvm_sramtile.lower.check_conv import Convolving
 from tvm_sramtile.lower.check_made import Loaded, Made, Span, Table, Wanted, Weights
 from tvm_sramtile.lower.check_operands import ELEM_BYTES, ENTRY_BYTES, Operands
 from tvm_sramtile.lower.check_order import Clocks
-from tvm_sramtile.lower.check_sram import Sram
+from tvm_sramtile.lower.check_sram import Kept, Sram
 from tvm_sramtile.lower.check_tensors import Identity, TensorCheck
 from tvm_sramtile.plan import Plan, StepPlan
 
@@ -84,7 +84,7 @@ class _Run:
         for run in self.steps:
             self.writers.setdefault(run.step.output.name, []).append(run)
         self.operands = Operands(program)
-        self.sram = Sram(self.operands, self.fail)
+        self.sram = Sram(self.operands, self.kept(), self.fail)
         convolving, by_channel = Convolving(self.sram, spec.unit_kernels), ByChannel(self.sram)
         self.convolve = convolving.convolve
         self.moves = {
@@ -95,6 +95,18 @@ class _Run:
             "POOL": by_channel.pool, "RESIZE": by_channel.resize, "ELTWISE": by_channel.eltwise
         }  # fmt: skip
         self.part, self.images, self.index = "", 1, 0
+
+    def kept(self) -> dict[str, Kept]:
+        """The maps that stay in SRAM."""
+        found, pool = {}, memory_starts(self.program.memories)[0]
+        for stay in self.plan.stays:
+            run = self.steps[stay.first]
+            rows, cols = run.wanted.axes
+            extents = (run.step.op.out_channels, rows.outs, cols.outs)
+            start, chunks = pool + stay.offset_bytes, frozenset((one.start, one.stop) for one in run.plan.channels)
+            block_bytes = self.operands.rows_bytes(extents[1], extents[2])
+            found[stay.tensor] = Kept((start, start + stay.bytes), extents, block_bytes, run.index, run.wanted, chunks)
+        return found
 
     def run(self) -> None:
         """All proofs."""
@@ -256,8 +268,9 @@ class _Run:
         where = f"program of {self.region.name}"
         for run in self.steps:
             name = run.step.name
-            if len(run.stores) != run.wanted.chunks:
-                raise CheckFailed(f"{where}: step {name} stores {len(run.stores)} chunks, its plan {run.wanted.chunks}")
+            chunks = run.wanted.chunks if run.plan.around.stores else 0
+            if len(run.stores) != chunks:
+                raise CheckFailed(f"{where}: step {name} stores {len(run.stores)} chunks, its plan {chunks}")
             self.covered(run, where)
             planned = run.plan.traffic
             wanted = (planned.input_bytes, planned.weight_bytes, planned.output_bytes, planned.partial_sum_bytes)
@@ -266,7 +279,7 @@ class _Run:
                     found = f"{run.bytes[kind]} B of {kind.name}"
                     raise CheckFailed(f"{where}: step {name} moves {found}, its plan {size}")
         for tensor in self.region.outputs:
-            if tensor.name not in self.writers:
+            if not any(run.stores for run in self.writers.get(tensor.name, ())):
                 raise CheckFailed(f"{where}: nothing stores the output {tensor.name}")
         self.joined(where)
         for (start, stop), held in self.sram.lasting.items():

@@ -91,7 +91,7 @@ class ByChannel:
         block_bytes = fields["in_block_bytes"]
         source = self.sram.operands.map(fields["input"], extents, block_bytes, "input", self.fail)
         held = self.sram.space.holds(*source)
-        if isinstance(held, Made):
+        if isinstance(held, Made) and held.step == step:
             self.activate(wanted, step, fields, extents, source)
             return
         op, own = wanted.step.op, wanted.step

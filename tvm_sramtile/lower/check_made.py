@@ -159,7 +159,7 @@ class Wanted:
                 fail(f"{what} before the sums of all phases are done")
             if work.channels not in (None, channels):
                 fail(f"{what}, made for the channels {_text(work.channels)}")
-            if work.reads not in (None, reads):
+            if work.reads is not None and not _contains(work.reads, reads):
                 fail(f"{what}, made of rows and columns {work.reads} of the data, they need {reads}")
             if work.origin not in (None, origin):
                 fail(f"{what}, made for the output from {work.origin} on")
@@ -244,6 +244,13 @@ def _prove_taps(op: Convolution, parts: Sequence[Part], row_taps: AxisTaps, col_
     if len(wrong):
         place = tuple(wrong[0].tolist())
         fail(f"with the tap (channel, row, column) {place} {times[place]} times, must be {needed[place]}")
+
+
+def _contains(lies: tuple[Span, Span], needed: tuple[Span, Span] | None) -> bool:
+    """Whether what lay in SRAM has all that is needed: of a map that stays, that is the whole."""
+    if needed is None:
+        return False
+    return all(one[0] <= other[0] <= other[1] <= one[1] for one, other in zip(lies, needed, strict=True))
 
 
 def _text(span: Span | None) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tvm_sramtile.lower.check_made import Extents, Held, Loaded, Made, Table, Weights
+from tvm_sramtile.lower.check_made import Extents, Held, Loaded, Made, Span, Table, Wanted, Weights
 from tvm_sramtile.lower.check_operands import Bytes, Operands
 from tvm_sramtile.lower.check_order import Clock, Fail, Space
 
@@ -20,16 +20,38 @@ def extents_of(held: Loaded) -> Extents:
     return held.channels[1] - held.channels[0], held.rows[1] - held.rows[0], held.cols[1] - held.cols[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A map that stays in SRAM, whole, after the step that makes it.
+
+    Attributes:
+        place: all its bytes.
+        extents: its channels, rows and columns.
+        block_bytes: from block to block.
+        step: index of the step.
+        wanted: what the step's results must be.
+        chunks: the channels that the step makes at a time.
+    """
+
+    place: Bytes
+    extents: Extents
+    block_bytes: int
+    step: int
+    wanted: Wanted
+    chunks: frozenset[Span]
+
+
 class Sram:
     """What lies in SRAM, and who put it there.
 
     Attributes:
+        kept: the maps that stay, by the tensors' names.
         clock: what has surely finished when the command at hand starts.
         lasting: what the prologue left and the body reads.
     """
 
-    def __init__(self, operands: Operands, fail: Fail) -> None:
-        self.operands, self.fail = operands, fail
+    def __init__(self, operands: Operands, kept: Mapping[str, Kept], fail: Fail) -> None:
+        self.operands, self.kept, self.fail = operands, kept, fail
         self.space: Space[Held] = Space("SRAM bytes")
         self.clock: Clock = (0, 0, 0)
         self.lasting: dict[Bytes, Held] = {}
@@ -48,8 +70,11 @@ class Sram:
         return held
 
     def map(self, at: int, extents: Extents, block_bytes: int, what: str, name: str | None) -> tuple[Bytes, Loaded]:
-        """The operand that is a loaded map, or vector, of tensor ``name``."""
+        """The operand that is a loaded map, or vector, of tensor ``name``; or a map that stays, or channels of it."""
         place = self.operands.map(at, extents, block_bytes, what, self.fail)
+        kept = self.kept.get(name or "")
+        if kept is not None and kept.place[0] <= place[0] and place[1] <= kept.place[1]:
+            return place, self.stayed(place, extents, block_bytes, str(name), kept)
         held = self.held(place, Loaded, what)
         role = "vector" if what in ("bias", "vector") else "data"
         found = extents_of(held)
@@ -60,6 +85,33 @@ class Sram:
                 f"{what}: reads {extents} with blocks of {block_bytes} B, but there lie {found} of {held.block_bytes} B"
             )
         return place, held
+
+    def stayed(self, place: Bytes, extents: Extents, block_bytes: int, name: str, kept: Kept) -> Loaded:
+        """These channels of a map that stays: all that lies there is what its step makes, whole and in its place."""
+        lanes = self.operands.lanes
+        if (extents[1:], block_bytes) != (kept.extents[1:], kept.block_bytes):
+            found = f"{kept.extents} with blocks of {kept.block_bytes} B"
+            self.fail(f"reads {extents} with blocks of {block_bytes} B of {name}, which stays in SRAM as {found}")
+        rows, cols = (0, extents[1]), (0, extents[2])
+        for cell in self.space.read(*place, _COMPUTE, self.clock, self.fail):
+            made, (block, rest) = cell.value, divmod(cell.start - kept.place[0], block_bytes)
+            if not isinstance(made, Made) or made.step != kept.step:
+                self.fail(
+                    f"reads SRAM bytes {cell.start}-{cell.stop} as {name}, but its step did not make what lies there"
+                )
+            channels = (block * lanes, block * lanes + made.extents[0])
+            if (
+                rest
+                or channels not in kept.chunks
+                or (made.extents[1:], made.block_bytes) != (extents[1:], block_bytes)
+            ):
+                self.fail(f"reads {name}: {made.extents} from byte {cell.start} on are no chunk of it")
+            kept.wanted.prove(made, channels, rows, cols, self.fail)
+        first, rest = divmod(place[0] - kept.place[0], block_bytes)
+        channels = (first * lanes, first * lanes + extents[0])
+        if rest or channels[1] > kept.extents[0]:
+            self.fail(f"reads the channels {channels} of {name}, which has {kept.extents[0]}")
+        return Loaded("data", frozenset({name}), channels, rows, cols, block_bytes)
 
     def load(self, start: int, held: Loaded) -> None:
         """``held`` is loaded: as one operand, or as the rows that follow those of one that is there already."""

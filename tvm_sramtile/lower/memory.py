@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Role, Step, Tensor, dtype_bytes
-from tvm_sramtile.isa import Command, Opcode
+from tvm_sramtile.isa import Command, Opcode, memory_starts
 from tvm_sramtile.isa.table import COPY, LOAD, LOAD_TABLE, LOAD_WEIGHTS, STORE
 from tvm_sramtile.lower.slots import Slot, place_buffers
 from tvm_sramtile.lower.tensors import TensorTable
@@ -17,20 +17,22 @@ from tvm_sramtile.lower.waits import Sequencer
 from tvm_sramtile.plan import Chunk, KernelPass, StepPlan
 from tvm_sramtile.plan.capacity import vectors
 from tvm_sramtile.plan.cut import input_extents
-from tvm_sramtile.plan.plan import shelves
+from tvm_sramtile.plan.plan import Stay, shelves
 from tvm_sramtile.plan.traffic import shared
 
 Convolution = Conv2d | Conv2dTranspose
 NOWHERE = Slot(0, 0)
-_ONE = Range(0, 1)
+_ONE, _NONE = Range(0, 1), Range(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class SramMap:
-    """A map in SRAM: where it is, and the bytes from block to block."""
+    """A map in SRAM: where it is, the bytes from block to block, and which rows and columns of the whole map it has."""
 
     slot: Slot
     block_bytes: int
+    rows: Range = _NONE
+    cols: Range = _NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,14 @@ class StepMemory:
 
     Attributes:
         index: of the step.
+        stays: the region's maps that stay in SRAM.
         slots: where the copies of each buffer are.
     """
 
     index: int
     step: Step
     plan: StepPlan
+    stays: Sequence[Stay]
     spec: AcceleratorSpec
     table: TensorTable
     prologue: Sequencer
@@ -127,7 +131,9 @@ class StepMemory:
         return self.spec.layout.block_elems(1, 1) * dtype_bytes(tensor.dtype)
 
     def load_map(self, buffer: str, tensor: Tensor, window: Window) -> SramMap:
-        """A part of an input map; nothing is loaded for one that lies wholly in padding."""
+        """A part of an input map; nothing is loaded for one that lies wholly in padding, or stays in SRAM."""
+        if buffer in self.plan.around.maps:
+            return self.stay(tensor, window.channels, self.step.op.in_rows, self.step.op.in_cols)
         before, source = self._held.get(buffer), self.slot(buffer)
         slot = self._fill(buffer, window) if window.area else None
         if slot is not None:
@@ -138,7 +144,25 @@ class StepMemory:
             if len(rows):
                 place = SramMap(slot, self.in_block_bytes)
                 self._move(self.body, LOAD, tensor, "data", window.channels, rows, window.cols, place, after=kept)
-        return SramMap(self.slot(buffer), self.in_block_bytes)
+        there = window if window.area else Window(window.channels, _NONE, _NONE)
+        return SramMap(self.slot(buffer), self.in_block_bytes, there.rows, there.cols)
+
+    def stay(self, tensor: Tensor, channels: Range, rows: int, cols: int) -> SramMap:
+        """These channels of a map of so many rows and columns that stays in SRAM."""
+        found = next(stay for stay in self.stays if stay.tensor == tensor.name)
+        layout = self.spec.layout
+        block_bytes = layout.block_elems(rows, cols) * dtype_bytes(tensor.dtype)
+        address = memory_starts(self.spec.memories.values())[0] + found.offset_bytes
+        skipped = layout.blocks(channels.start) * block_bytes
+        slot = Slot(address + skipped, layout.blocks(len(channels)) * block_bytes)
+        return SramMap(slot, block_bytes, Range(0, rows), Range(0, cols))
+
+    def target(self, count: int, chunk: Chunk) -> SramMap:
+        """Where the ``count``-th chunk of the output is made."""
+        if "output" in self.plan.around.maps:
+            return self.stay(self.step.output, chunk.channels, len(chunk.row.out), len(chunk.col.out))
+        slots = self.slots["output"]
+        return SramMap(slots[count % len(slots)], self.out_block_bytes)
 
     def load_anew(self, buffer: str, tensor: Tensor, window: Window) -> SramMap:
         """The same, even where the buffer holds it already."""
@@ -164,7 +188,9 @@ class StepMemory:
         return kept
 
     def store(self, chunk: Chunk, source: SramMap) -> None:
-        """The finished chunk."""
+        """The finished chunk, if it is wanted in DRAM."""
+        if not self.plan.around.stores:
+            return
         first = self.step.output_channel
         channels = Range(first + chunk.channels.start, first + chunk.channels.stop)
         self._move(self.body, STORE, self.step.output, "output", channels, chunk.row.out, chunk.col.out, source)

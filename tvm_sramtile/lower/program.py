@@ -27,7 +27,7 @@ def lower(region: Region, plan: Plan, spec: AcceleratorSpec, constants: Constant
     table = TensorTable(region, constants, spec.channel_align)
     prologue, body = Sequencer(), Sequencer()
     for index, (step, step_plan) in enumerate(zip(region.steps, plan.steps, strict=True)):
-        StepLowering(index, step, step_plan, spec, table, prologue, body).run()
+        StepLowering(index, step, step_plan, plan.stays, spec, table, prologue, body).run()
     return Program(
         **Program.chip(spec),
         argument_count=len(region.inputs) + len(region.outputs),

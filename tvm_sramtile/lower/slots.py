@@ -10,6 +10,7 @@ from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.isa import memory_starts
 from tvm_sramtile.plan import StepPlan
+from tvm_sramtile.plan.plan import POOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def place_buffers(plan: StepPlan, spec: AcceleratorSpec) -> Mapping[str, tuple[S
     slots: dict[str, tuple[Slot, ...]] = {}
     starts = memory_starts(spec.memories.values())
     for (memory, size), base in zip(spec.memories.items(), starts, strict=False):
-        at = base
+        at = base + (plan.around.taken_bytes if memory == POOL else 0)
         for buffer in plan.buffers:
             if buffer.memory == memory:
                 ends = tuple(accumulate(buffer.copies, initial=at))

@@ -34,8 +34,7 @@ class StepLowering(StepMemory):
     def run(self) -> None:
         """All chunks in the plan's order."""
         for count, chunk in enumerate(self.plan.chunks):
-            slots = self.slots["output"]
-            target = SramMap(slots[count % len(slots)], self.out_block_bytes)
+            target = self.target(count, chunk)
             self.load_vectors(chunk)
             match self.step.op:
                 case Conv2d() | Conv2dTranspose() as op:
@@ -83,7 +82,7 @@ class StepLowering(StepMemory):
                 if turn == sums - 1 and last[phase] == count:
                     flags |= CONV_LAST | (CONV_BIAS if self.step.bias else 0) | (CONV_CLIP if self.step.clip else 0)
                 weights = addresses.get(kernel_pass, 0)
-                self._conv(op, chunk, kernel_pass, flags, source, window, weights, target)
+                self._conv(op, chunk, kernel_pass, flags, source, channels, weights, target)
 
     def _conv(
         self,
@@ -92,7 +91,7 @@ class StepLowering(StepMemory):
         kernel_pass: KernelPass,
         flags: int,
         source: SramMap,
-        window: Window,
+        channels: Range,
         weights: int,
         target: SramMap,
     ) -> None:
@@ -107,9 +106,9 @@ class StepLowering(StepMemory):
         values = (
             source.slot.address,
             source.block_bytes,
-            len(window.rows) if window.area else 0,
-            len(window.cols) if window.area else 0,
-            len(window.channels),
+            len(source.rows),
+            len(source.cols),
+            len(channels),
             weights,
             bias.address,
             accumulators.address if accumulators.bytes else target.slot.address,
@@ -132,8 +131,8 @@ class StepLowering(StepMemory):
             col.stride,
             row.dilation,
             col.dilation,
-            window.rows.start - (out_rows.start * row.stride + row.first + row.dilation * kernel_pass.rows.start),
-            window.cols.start - (out_cols.start * col.stride + col.first + col.dilation * kernel_pass.cols.start),
+            source.rows.start - (out_rows.start * row.stride + row.first + row.dilation * kernel_pass.rows.start),
+            source.cols.start - (out_cols.start * col.stride + col.first + col.dilation * kernel_pass.cols.start),
             -math.inf if clip is None or clip.low is None else clip.low,
             math.inf if clip is None or clip.high is None else clip.high,
             code,
@@ -157,8 +156,8 @@ class StepLowering(StepMemory):
         values = (
             source.slot.address,
             source.block_bytes,
-            len(window.rows) if window.area else 0,
-            len(window.cols) if window.area else 0,
+            len(source.rows),
+            len(source.cols),
             len(chunk.channels),
             target.slot.address,
             target.block_bytes,
@@ -167,8 +166,8 @@ class StepLowering(StepMemory):
             *op.kernel,
             *op.strides,
             *op.dilation,
-            chunk.row.read.start - (chunk.row.out.start * op.strides[0] - op.padding[0]),
-            chunk.col.read.start - (chunk.col.out.start * op.strides[1] - op.padding[1]),
+            source.rows.start - (chunk.row.out.start * op.strides[0] - op.padding[0]),
+            source.cols.start - (chunk.col.out.start * op.strides[1] - op.padding[1]),
             Pooling[op.pooling.upper()],
         )
         reads = [source.slot] if source.slot.bytes else []
@@ -181,10 +180,10 @@ class StepLowering(StepMemory):
         values = (
             source.slot.address,
             source.block_bytes,
-            len(chunk.row.read),
-            len(chunk.col.read),
-            chunk.row.read.start,
-            chunk.col.read.start,
+            len(source.rows),
+            len(source.cols),
+            source.rows.start,
+            source.cols.start,
             len(chunk.channels),
             rows.address,
             op.rows.taps,

@@ -14,6 +14,7 @@ from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Operator
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ir import Step, dtype_bytes
 from tvm_sramtile.plan.capacity import vectors
+from tvm_sramtile.plan.plan import ALONE, Around
 
 
 def compulsory_bytes(step: Step) -> int:
@@ -48,9 +49,25 @@ def communication_bytes(step: Step, sram_bytes: int) -> int:
     return max(0, 2 * step.images * op.macs * strides * fine // root - 2 * sram_elems) * elem_bytes
 
 
-def bound_bytes(step: Step, spec: AcceleratorSpec) -> int:
-    """No plan of a step by itself moves less in one call: the larger of the two bounds, with all memories as SRAM."""
-    return max(compulsory_bytes(step), communication_bytes(step, sum(spec.memories.values())))
+def bound_bytes(step: Step, spec: AcceleratorSpec, around: Around = ALONE) -> int:
+    """No plan of a step moves less in one call: the larger of the two bounds, with all memories as SRAM.
+
+    Maps that stay in SRAM (``around``) are not compulsory; and since a step that moved each of them once besides would
+    be one of those that the bound of communication is about, that shrinks by them at most.
+    """
+    unmoved = unmoved_bytes(step, around)
+    whole = communication_bytes(step, sum(spec.memories.values()))
+    return max(compulsory_bytes(step) - unmoved, whole - unmoved)
+
+
+def unmoved_bytes(step: Step, around: Around) -> int:
+    """What the compulsory traffic has of maps that a step finds in SRAM, or leaves there only."""
+    op = step.op
+    read = op.in_channels * positions_read(op, 0) * positions_read(op, 1) * dtype_bytes(step.data.dtype)
+    kept = read * sum(name in around.maps for name in ("input", "other"))
+    if not around.stores:
+        kept += op.out_channels * op.out_rows * op.out_cols * dtype_bytes(step.output.dtype)
+    return step.images * kept
 
 
 def positions_read(op: Operator, axis: int) -> int:

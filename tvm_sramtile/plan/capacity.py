@@ -13,6 +13,7 @@ from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import round_up
 from tvm_sramtile.ir import Step, Tensor, dtype_bytes
 from tvm_sramtile.isa.table import TABLE_ENTRY_BYTES
+from tvm_sramtile.plan.plan import ALONE, POOL, Around
 
 ACCUMULATOR_BYTES = 4  # of float32 and of int32
 
@@ -127,11 +128,13 @@ class SpecCapacity:
 
     Resident at once are the input chunk, the weights in flight, the bias and other vectors, the output chunk, and the
     accumulators: in the output's place where both have one type and there is no accumulator buffer, else beside it.
+    Maps that stay in SRAM between steps (``around``) take no buffer, but room that others do not have.
     """
 
     spec: AcceleratorSpec
     row_multiple: int = 1
     row_minimum: int = 1
+    around: Around = ALONE
 
     @property
     def name(self) -> str:
@@ -151,7 +154,7 @@ class SpecCapacity:
     def charge(self, step: Step, tile: Tile) -> Charge:
         """See ``Capacity.charge``; the footprint is formula (1)."""
         layout = self.spec.layout
-        place = dict.fromkeys(("input", "weight", "output"), "pool")
+        place = dict.fromkeys(("input", "weight", "output"), POOL)
         if self.spec.sram_bytes is None:
             place = {memory: memory for memory in place}
         elem_bytes = dtype_bytes(step.data.dtype)
@@ -160,16 +163,20 @@ class SpecCapacity:
             tile.out_rows, tile.out_cols, tile.out_channels, dtype_bytes(step.output.dtype)
         )
         terms = [Term(name, place["weight"], size) for name, size in self._small_terms(step, tile)]
-        terms.append(Term("input", place["input"], in_bytes))
+        maps = [Term("input", place["input"], in_bytes)]
         if isinstance(step.op, Elementwise) and step.op.partner == "map":
-            terms.append(Term("other", place["input"], in_bytes))
-        terms.append(Term("output", place["output"], out_bytes))
+            maps.append(Term("other", place["input"], in_bytes))
+        maps.append(Term("output", place["output"], out_bytes))
+        terms += [term for term in maps if term.name not in self.around.maps]
         own = self.spec.accumulator_bytes is not None
         beside = own or dtype_bytes(step.output.dtype) != ACCUMULATOR_BYTES
         if beside and isinstance(step.op, Conv2d | Conv2dTranspose):
             size = layout.footprint_bytes(tile.out_rows, tile.out_cols, tile.out_channels, ACCUMULATOR_BYTES)
             terms.append(Term("accumulators", "accumulator" if own else place["output"], size))
-        return Charge(tuple(terms), {str(memory): size for memory, size in self.spec.memories.items()})
+        limits = {str(memory): size for memory, size in self.spec.memories.items()}
+        if self.around.taken_bytes:
+            limits[POOL] -= self.around.taken_bytes
+        return Charge(tuple(terms), limits)
 
     def _small_terms(self, step: Step, tile: Tile) -> list[tuple[str, int]]:
         """Weights, tables and vectors: what lies in the weight buffer."""

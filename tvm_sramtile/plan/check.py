@@ -21,6 +21,7 @@ from tvm_sramtile.plan.check_axes import Axis, axes_of, phase_taps, tap_reads
 from tvm_sramtile.plan.check_memory import Counts, Extents, Needs, executed, map_loads, needs_of, turns_of, vector_names
 from tvm_sramtile.plan.check_passes import check_passes
 from tvm_sramtile.plan.check_shapes import check_shapes
+from tvm_sramtile.plan.check_stays import check_stays
 from tvm_sramtile.plan.plan import Plan, Span, StepPlan
 
 # Direction class and tested map of each operator.
@@ -51,12 +52,16 @@ def check_plan(region: Region, plan: Plan, spec: AcceleratorSpec) -> None:
         raise CheckFailed(f"plan of region {plan.region}: it has the steps {planned}, the region {wanted}")
     for step, step_plan in zip(region.steps, plan.steps, strict=True):
         _StepCheck(step, step_plan, spec).run(plan.strategy, alone=len(region.steps) == 1)
+    check_stays(region, plan, spec)
 
 
 class _StepCheck:
     def __init__(self, step: Step, plan: StepPlan, spec: AcceleratorSpec) -> None:
         self.step, self.plan, self.spec = step, plan, spec
         self.limits = {str(memory): size for memory, size in spec.memories.items()}
+        self.left = {**self.limits}
+        if plan.around.taken_bytes:
+            self.left["pool"] -= plan.around.taken_bytes
         self.rows, self.cols = axes_of(step.op)
         self.conv = step.op if isinstance(step.op, Conv2d | Conv2dTranspose) else None
         self.order = [_LOOPS.index(axis) for axis in plan.order if axis in _LOOPS]
@@ -287,7 +292,7 @@ class _StepCheck:
         """Each buffer's copies are as large as what the chunks that use them need, and each memory holds its own."""
         found = {buffer.name: buffer for buffer in self.plan.buffers}
         needs = self.needs(self.largest).terms
-        wanted = [name for name, (_, size) in needs.items() if size]
+        wanted = [name for name, (_, size) in needs.items() if size and name not in self.plan.around.maps]
         if sorted(buffer.name for buffer in self.plan.buffers) != sorted(wanted):
             self.fail(f"buffers are {[buffer.name for buffer in self.plan.buffers]}, needed are {wanted}")
         widths = np.array([len(one) for one in self.plan.channels], np.int64)
@@ -305,7 +310,7 @@ class _StepCheck:
             for copy, copy_bytes in enumerate(copies):
                 need = int(blocks[copy :: len(copies)].max()) * (size // int(blocks.max()))
                 self.expect(copy_bytes, need, f"bytes of copy {copy} of buffer {name}")
-        for memory, limit in self.limits.items():
+        for memory, limit in self.left.items():
             total = sum(sum(buffer.copies) for buffer in self.plan.buffers if buffer.memory == memory)
             if total > limit:
                 self.fail(f"buffers take {total} B of memory {memory}, which has {limit} B")
@@ -332,11 +337,14 @@ class _StepCheck:
             self.fail("once_per_call, but weights or vectors take each other's place")
         once = 1 if plan.once_per_call else step.images
         maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
+        maps -= len({"input", "other"} & set(plan.around.maps))
         inputs = maps * self.input_elems() * dtype_bytes(step.data.dtype)
         outputs = step.op.out_channels * self.rows.outs * self.cols.outs * dtype_bytes(step.output.dtype)
         self.expect(traffic.input_bytes, step.images * inputs, "traffic.input_bytes")
         wanted = once * (weights + vectors) + step.images * self.table_bytes()
         self.expect(traffic.weight_bytes, wanted, "traffic.weight_bytes")
+        if "output" in plan.around.maps and not plan.around.stored:
+            outputs = 0
         self.expect(traffic.output_bytes, step.images * outputs, "traffic.output_bytes")
         self.expect(traffic.partial_sum_bytes, 0, "traffic.partial_sum_bytes")
 

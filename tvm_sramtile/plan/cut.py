@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Any, Literal
 
-from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Operator, Phase, SubKernel, best_split, seed_split
+from tvm_sramtile.geometry import (
+    Conv2d,
+    Conv2dTranspose,
+    Elementwise,
+    Operator,
+    Phase,
+    SubKernel,
+    best_split,
+    seed_split,
+)
 from tvm_sramtile.ints import Range, ceil_div, cut, round_up
 from tvm_sramtile.ir import Step
 from tvm_sramtile.plan.capacity import Tile
-from tvm_sramtile.plan.plan import AXES, KernelPass, Order, Span, StepPlan, shelves
+from tvm_sramtile.plan.plan import ALONE, AXES, Around, KernelPass, MapName, Order, Span, StepPlan, shelves
 
 Convolution = Conv2d | Conv2dTranspose
 
@@ -38,6 +47,7 @@ class Cut:
     order: Order = AXES
     rolled: bool = False
     double: tuple[str, ...] | None = None  # maps that get two buffers; ``None``: those where they fit, input first
+    around: Around = ALONE
 
     @property
     def spatial(self) -> int:
@@ -50,7 +60,7 @@ class Cut:
         return tuple(Range(parts[0].start, parts[-1].stop) for parts in shelves(self.channels, self.together))
 
 
-def whole_cut(step: Step, passes: tuple[KernelPass, ...]) -> Cut:
+def whole_cut(step: Step, passes: tuple[KernelPass, ...], around: Around = ALONE) -> Cut:
     """The step in one piece."""
     op = step.op
     per_group = op.in_channels_per_group if isinstance(op, Convolution) else op.in_channels
@@ -60,6 +70,7 @@ def whole_cut(step: Step, passes: tuple[KernelPass, ...]) -> Cut:
         channels=(Range(0, op.out_channels),),
         in_channels=(Range(0, per_group),),
         passes=passes,
+        around=around,
     )
 
 
@@ -201,6 +212,14 @@ def tile_with(step: Step, cut_: Cut, outs: tuple[Any, Any], reads: tuple[Any, An
         in_channels=in_channels,
         taps=sum(taps) if cut_.passes_resident else max(taps, default=0),
     )
+
+
+def maps_loaded(step: Step, around: Around) -> int:
+    """How many maps a step reads from DRAM."""
+    names: tuple[MapName, ...] = ("input",)
+    if isinstance(step.op, Elementwise) and step.op.partner == "map":
+        names = ("input", "other")
+    return sum(name not in around.maps for name in names)
 
 
 def buffered_as(term: str) -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_sramtile.geometry import Elementwise, Pool2d, Resize2d
+from tvm_sramtile.geometry import Pool2d, Resize2d
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import Range, ceil_div
 from tvm_sramtile.ir import Step
 from tvm_sramtile.isa.cost import channel_turns, conv_turns
-from tvm_sramtile.plan.cut import Convolution, Cut
+from tvm_sramtile.plan.cut import Convolution, Cut, maps_loaded
 from tvm_sramtile.plan.plan import KernelPass, Traffic
 from tvm_sramtile.plan.traffic import Axis, Count, loads_once_per_call, span_axis, traffic_of
 
@@ -105,14 +105,16 @@ def times_of(
     """
     bytes_per_cycle = spec.dma_bytes_per_cycle * step.images
     chunks = rows.count * cols.count * channels
-    maps = 2 if isinstance(step.op, Elementwise) and step.op.partner == "map" else 1
+    maps = maps_loaded(step, cut.around)
     fills = rows.count * cols.count * shelves * len(cut.in_channels) * (len(cut.passes) if cut.input_per_pass else 1)
     load = maps * fills * spec.dma_setup_cycles + ceil_div(traffic.input_bytes, bytes_per_cycle)
     if cut.rolled:
         kept = rows.reads.kept * cols.reads.total * shelves
         copies = np.minimum(rows.reads.kept, rows.count - 1) * cols.count * shelves  # no more than there are rows
         load = load + kept * ceil_div(step.op.in_channels, spec.channel_align) + copies * spec.dma_setup_cycles
-    store = chunks * spec.dma_setup_cycles + ceil_div(traffic.output_bytes, bytes_per_cycle)
+    store = ceil_div(traffic.output_bytes, bytes_per_cycle)
+    if cut.around.stores:
+        store = store + chunks * spec.dma_setup_cycles
     weights = ceil_div(traffic.weight_bytes, bytes_per_cycle)
     return Times(load, compute + weights, weights, store, load // fills + store // chunks)
 

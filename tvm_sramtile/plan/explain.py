@@ -15,6 +15,7 @@ from tvm_sramtile.plan.bounds import bound_bytes
 from tvm_sramtile.plan.capacity import SpecCapacity
 from tvm_sramtile.plan.cut import Cut, kernel_passes, tile_of, whole_cut
 from tvm_sramtile.plan.estimate import cycles_of
+from tvm_sramtile.plan.plan import ALONE, POOL, Around
 from tvm_sramtile.plan.planner import cut_step, plan_of_cut
 from tvm_sramtile.plan.search import Choice, nameless, search_cut
 
@@ -76,7 +77,9 @@ class Explanation:
         return f"{self.runner_up.what}: {traffic}, about {slower:+,} cycles an image"
 
 
-def explain_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool = True) -> Explanation:
+def explain_step(
+    step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool = True, around: Around = ALONE
+) -> Explanation:
     """Explain the cut of ``step`` on ``spec``.
 
     Args:
@@ -84,16 +87,17 @@ def explain_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_st
         spec: the accelerator.
         options: how it is cut.
         only_step: the region has no other.
+        around: what stays in SRAM between its steps.
 
     Raises:
         DoesNotFit: no cut fits.
     """
-    return replace(_explained(nameless(step), spec, options, only_step), step=step.name)
+    return replace(_explained(nameless(step), spec, options, only_step, around), step=step.name)
 
 
 @lru_cache(maxsize=4096)
-def _explained(step: Step, spec: AcceleratorSpec, options: Options, only_step: bool) -> Explanation:
-    view = _View(step, spec, options, only_step)
+def _explained(step: Step, spec: AcceleratorSpec, options: Options, only_step: bool, around: Around) -> Explanation:
+    view = _View(step, spec, options, only_step, around)
     cut = view.cut(spec)
     chosen = view.alternative(_words(cut), cut)
     is_cut = cut.spatial * len(cut.channels) * len(cut.in_channels) > 1
@@ -101,7 +105,7 @@ def _explained(step: Step, spec: AcceleratorSpec, options: Options, only_step: b
     return Explanation(
         step="",
         chosen=chosen,
-        bound_bytes=bound_bytes(step, spec),
+        bound_bytes=bound_bytes(step, spec, around),
         runner_up=found[0] if found else None,
         alternatives=tuple(found),
         memory=view.fullest(cut),
@@ -116,9 +120,10 @@ class _View:
     spec: AcceleratorSpec
     options: Options
     only_step: bool
+    around: Around
 
     def cut(self, spec: AcceleratorSpec) -> Cut:
-        return cut_step(self.step, spec, self.options, only_step=self.only_step)
+        return cut_step(self.step, spec, self.options, only_step=self.only_step, around=self.around)
 
     def moved(self, cut: Cut, spec: AcceleratorSpec) -> int:
         return plan_of_cut(self.step, cut, spec, only_step=self.only_step).traffic.total_bytes
@@ -146,7 +151,8 @@ class _View:
         if len(cut.passes) > 1:
             other: Any = "seed" if self.options.kernel_split == "best" else "best"
             tried.append((f"kernel_split={other}", self.options.replace(kernel_split=other), frozenset()))
-        tried.append(("the seed's strategy", self.options.replace(strategy="seed"), frozenset()))
+        if self.around == ALONE:
+            tried.append(("the seed's strategy", self.options.replace(strategy="seed"), frozenset()))
         for what, options, without in tried:
             try:
                 found = self.searched(options, without)
@@ -160,7 +166,8 @@ class _View:
             found = cut_step(self.step, self.spec, options, only_step=self.only_step)
             return found if found.double is not None else replace(found, double=self.doubled(found))
         passes = kernel_passes(self.step, self.spec.unit_kernels, options.kernel_split)
-        return search_cut(self.step, self.spec, passes, options, only_step=self.only_step, without=without)
+        only = self.only_step
+        return search_cut(self.step, self.spec, passes, options, only_step=only, without=without, around=self.around)
 
     def doubled(self, cut: Cut) -> tuple[str, ...]:
         """The maps for which a cut that leaves this open gets second buffers."""
@@ -169,16 +176,22 @@ class _View:
 
     def fullest(self, cut: Cut) -> tuple[str, int, tuple[tuple[str, int], ...]]:
         """The memory with the least space left beside single buffers, its limit, and its buffers by size."""
-        charge = SpecCapacity(self.spec).charge(self.step, tile_of(self.step, cut))
+        charge = SpecCapacity(self.spec, around=self.around).charge(self.step, tile_of(self.step, cut))
         memory = min(charge.limits, key=lambda name: charge.limits[name] - charge.used_bytes(name))
         plan = plan_of_cut(self.step, cut, self.spec, only_step=self.only_step)
         sizes = [(one.name, sum(one.copies)) for one in plan.buffers if one.memory == memory]
-        return memory, charge.limits[memory], tuple(sorted(sizes, key=lambda one: -one[1]))
+        if memory == POOL and self.around.taken_bytes:
+            sizes.append(("maps that stay", self.around.taken_bytes))
+        return (
+            memory,
+            charge.limits[memory] + (self.around.taken_bytes if memory == POOL else 0),
+            tuple(sorted(sizes, key=lambda one: -one[1])),
+        )
 
     def one_more_kib(self, moved: int) -> tuple[tuple[str, int], ...]:
         found = []
         for memory, limit in self.spec.memories.items():
-            key = "sram_bytes" if memory == "pool" else f"{memory}_bytes"
+            key = "sram_bytes" if memory == POOL else f"{memory}_bytes"
             larger = self.spec.replace(**{key: limit + KIB})
             found.append((str(memory), moved - self.moved(self.cut(larger), larger)))
         return tuple(found)
@@ -194,7 +207,8 @@ class _View:
             return self.moved(self.cut(spec), spec)
 
         whole = whole_cut(self.step, kernel_passes(self.step, self.spec.unit_kernels, self.options.kernel_split))
-        high = min(_LARGEST, SpecCapacity(self.spec).charge(self.step, tile_of(self.step, whole)).used_bytes("pool"))
+        charge = SpecCapacity(self.spec, around=self.around).charge(self.step, tile_of(self.step, whole))
+        high = min(_LARGEST, self.around.taken_bytes + charge.used_bytes(POOL))
         if high <= low or with_bytes(high) >= moved:
             return None
         while high - low > 1:

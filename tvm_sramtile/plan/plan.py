@@ -13,8 +13,10 @@ from tvm_sramtile.errors import CheckFailed
 from tvm_sramtile.ints import Range
 
 AxisName = Literal["channels", "rows", "cols"]
+MapName = Literal["input", "other", "output"]
 Order = tuple[AxisName, AxisName, AxisName]
 AXES: Order = ("channels", "rows", "cols")
+POOL = "pool"  # the memory of a spec that has but one
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,54 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Around:
+    """What the other steps of the region have in SRAM while a step runs.
+
+    Attributes:
+        maps: which of the step's own maps, "input", "other" and "output", lie in SRAM whole, from the step that makes
+            them to the last that reads them there: no buffer of the step holds them, and nothing is loaded of them.
+        stored: an output that stays goes to DRAM as well.
+        taken_bytes: the pool's first bytes, which all such maps take, those of other steps too. The step's buffers
+            come after them.
+    """
+
+    maps: tuple[MapName, ...] = ()
+    stored: bool = True
+    taken_bytes: int = 0
+
+    @property
+    def stores(self) -> bool:
+        """Whether the output goes to DRAM."""
+        return self.stored or "output" not in self.maps
+
+
+ALONE = Around()
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A map that stays in SRAM, whole, from the step that makes it on.
+
+    Attributes:
+        tensor: its name.
+        first, last: the steps, by index, that make it and that read it there last.
+        offset_bytes: where it begins in the pool.
+        bytes: formula (1).
+    """
+
+    tensor: str
+    first: int
+    last: int
+    offset_bytes: int
+    bytes: int
+
+    @property
+    def end_bytes(self) -> int:
+        """Where it ends in the pool."""
+        return self.offset_bytes + self.bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """DRAM bytes by kind."""
 
@@ -143,6 +193,7 @@ class StepPlan:
         passes_resident: the weights of all passes are in SRAM at once, not one after the other.
         input_per_pass: each pass loads just the part of the input that it reads, not the chunk's whole window.
         once_per_call: weights and vectors are loaded once a call, not once an image.
+        around: what stays in SRAM from step to step.
         buffers: in order of address within each memory.
         traffic: DRAM bytes of one call with the step's batch.
     """
@@ -164,6 +215,7 @@ class StepPlan:
     passes_resident: bool
     input_per_pass: bool
     once_per_call: bool
+    around: Around
     buffers: tuple[Buffer, ...]
     traffic: Traffic
 
@@ -199,7 +251,9 @@ class StepPlan:
             )
             if in_parts
         ]
-        if self.chunk_count == 1 and len(self.in_channels) == 1:
+        if self.tested_map in self.around.maps:
+            why = "stays in SRAM"
+        elif self.chunk_count == 1 and len(self.in_channels) == 1:
             why = f"fits {self.space_bytes:,} B"
         elif self.footprint_bytes > self.space_bytes:
             why = f"> {self.space_bytes:,} B left for it"
@@ -208,17 +262,25 @@ class StepPlan:
         return f"{tested} {why}{''.join(sums)}"
 
     def used_bytes(self, memory: str) -> int:
-        """Bytes that the buffers take in one memory."""
-        return sum(sum(buffer.copies) for buffer in self.buffers if buffer.memory == memory)
+        """Bytes that the buffers take in one memory, with the maps that stay there."""
+        taken = self.around.taken_bytes if memory == POOL else 0
+        return taken + sum(sum(buffer.copies) for buffer in self.buffers if buffer.memory == memory)
+
+    @property
+    def memories(self) -> frozenset[str]:
+        """The memories that hold something."""
+        pool = {POOL} if self.around.taken_bytes else set()
+        return frozenset(pool | {buffer.memory for buffer in self.buffers})
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a region."""
+    """The plan of a region: of its steps, and of the maps that stay in SRAM between them."""
 
     region: str
     strategy: str
     steps: tuple[StepPlan, ...]
+    stays: tuple[Stay, ...] = ()
 
     @property
     def traffic(self) -> Traffic:
@@ -228,7 +290,7 @@ class Plan:
     @property
     def sram_peak_bytes(self) -> int:
         """The sum over the memories of the most that any step takes there."""
-        memories = {buffer.memory for step in self.steps for buffer in step.buffers}
+        memories = {memory for step in self.steps for memory in step.memories}
         return sum(max(step.used_bytes(memory) for step in self.steps) for memory in memories)
 
     @property

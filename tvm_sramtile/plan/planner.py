@@ -12,25 +12,46 @@ from tvm_sramtile.ir import Region, Step
 from tvm_sramtile.options import Options
 from tvm_sramtile.plan.capacity import Charge, SpecCapacity
 from tvm_sramtile.plan.cut import Cut, buffered_as, kernel_passes, tile_of, whole_cut
-from tvm_sramtile.plan.plan import Buffer, Chunk, Plan, StepPlan, in_order
+from tvm_sramtile.plan.estimate import cycles_of
+from tvm_sramtile.plan.plan import ALONE, Around, Buffer, Chunk, Plan, StepPlan, in_order
 from tvm_sramtile.plan.search import search_cut
 from tvm_sramtile.plan.seed import seed_cut
+from tvm_sramtile.plan.stays import around_step, choose_stays
 from tvm_sramtile.plan.traffic import loads_once_per_call, traffic_of
 from tvm_sramtile.plan.verdict import judge
 
 
 def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan:
-    """The plan of every step of ``region``.
+    """The plan of every step of ``region``, and of what stays in SRAM between them.
 
     Raises:
         UnsupportedOp: the accelerator has no unit for a step.
         DoesNotFit: no cut of a step fits the SRAM.
     """
-    steps = tuple(_plan_step(step, spec, options, only_step=len(region.steps) == 1) for step in region.steps)
-    return Plan(region.name, options.strategy, steps)
+    for step in region.steps:
+        verdict = judge(step)
+        if not verdict.ok:
+            raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
+    alone = len(region.steps) == 1
+
+    def price(index: int, around: Around) -> tuple[int, int]:
+        step = region.steps[index]
+        cut = cut_step(step, spec, options, only_step=alone, around=around)
+        moved = traffic_of(step, cut, once_per_call=loads_once_per_call(cut, only_step=alone)).total_bytes
+        cycles = step.images * cycles_of(spec, step, cut, only_step=alone)
+        return (moved, cycles) if options.objective == "dram_bytes" else (cycles, moved)
+
+    stays = () if alone or options.strategy == "seed" else choose_stays(region, spec, price)
+    steps = []
+    for index, step in enumerate(region.steps):
+        cut = cut_step(step, spec, options, only_step=alone, around=around_step(region, stays, index))
+        steps.append(plan_of_cut(step, cut, spec, only_step=alone))
+    return Plan(region.name, options.strategy, tuple(steps), stays)
 
 
-def cut_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool = True) -> Cut:
+def cut_step(
+    step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool = True, around: Around = ALONE
+) -> Cut:
     """How ``step`` is cut so that each chunk fits: in one piece where that fits.
 
     Args:
@@ -38,22 +59,16 @@ def cut_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: 
         spec: the accelerator.
         options: how to cut.
         only_step: the region has no other.
+        around: what stays in SRAM between its steps; the seed's strategy knows of none.
 
     Raises:
         DoesNotFit: no cut fits.
     """
     passes = kernel_passes(step, spec.unit_kernels, options.kernel_split)
     if options.strategy == "search":
-        return search_cut(step, spec, passes, options, only_step=only_step)
+        return search_cut(step, spec, passes, options, only_step=only_step, around=around)
     cut = seed_cut(step, SpecCapacity(spec), passes)
     return cut if options.double_buffer else replace(cut, double=())
-
-
-def _plan_step(step: Step, spec: AcceleratorSpec, options: Options, *, only_step: bool) -> StepPlan:
-    verdict = judge(step)
-    if not verdict.ok:
-        raise UnsupportedOp(f"{step.op.kind} {step.name}: {verdict.reason}")
-    return plan_of_cut(step, cut_step(step, spec, options, only_step=only_step), spec, only_step=only_step)
 
 
 def plan_of_cut(step: Step, cut: Cut, spec: AcceleratorSpec, *, only_step: bool = True) -> StepPlan:
@@ -67,7 +82,8 @@ def plan_of_cut(step: Step, cut: Cut, spec: AcceleratorSpec, *, only_step: bool 
     """
     capacity = SpecCapacity(spec)
     whole = capacity.charge(step, tile_of(step, whole_cut(step, cut.passes)))
-    charge = capacity.charge(step, tile_of(step, cut))
+    chunk = capacity.charge(step, tile_of(step, cut))
+    charge = SpecCapacity(spec, around=cut.around).charge(step, tile_of(step, cut))
     tested = step.op.tested_map
     once_per_call = loads_once_per_call(cut, only_step=only_step)
     return StepPlan(
@@ -76,7 +92,7 @@ def plan_of_cut(step: Step, cut: Cut, spec: AcceleratorSpec, *, only_step: bool 
         tested_map=tested,
         footprint_bytes=whole.bytes_of(tested),
         space_bytes=max(0, whole.space_bytes(tested)),
-        chunk_footprint_bytes=charge.bytes_of(tested),
+        chunk_footprint_bytes=chunk.bytes_of(tested),
         order=cut.order,
         rolled=cut.rolled,
         rows=cut.rows,
@@ -88,6 +104,7 @@ def plan_of_cut(step: Step, cut: Cut, spec: AcceleratorSpec, *, only_step: bool 
         passes_resident=cut.passes_resident,
         input_per_pass=cut.input_per_pass,
         once_per_call=once_per_call,
+        around=cut.around,
         buffers=_buffers(step, cut, charge, spec),
         traffic=traffic_of(step, cut, once_per_call=once_per_call),
     )

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tvm_sramtile.geometry import Conv2d, Conv2dTranspose
+from tvm_sramtile.errors import DoesNotFit
+from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise
 from tvm_sramtile.hw import AcceleratorSpec
 from tvm_sramtile.ints import ceil_div
 from tvm_sramtile.ir import Step, Tensor
@@ -39,7 +40,7 @@ from tvm_sramtile.plan.cut import (
     whole_cut,
 )
 from tvm_sramtile.plan.estimate import Times, compute_cycles, estimated_cycles, times_of
-from tvm_sramtile.plan.plan import AXES, KernelPass, Order, Traffic
+from tvm_sramtile.plan.plan import ALONE, AXES, Around, KernelPass, Order, Traffic
 from tvm_sramtile.plan.seed import seed_cut
 from tvm_sramtile.plan.traffic import Axis, traffic_along, traffic_of
 
@@ -105,6 +106,7 @@ def search_cut(
     *,
     only_step: bool,
     without: frozenset[Choice] = frozenset(),
+    around: Around = ALONE,
 ) -> Cut:
     """The cut of ``step`` with the least objective; of several, the first.
 
@@ -116,12 +118,18 @@ def search_cut(
             compared as ``_Search.rank`` says.
         only_step: the region has no other.
         without: what candidates must not have.
+        around: what stays in SRAM between the steps of the region. A map that stays is made, and read by elementwise
+            operators, in chunks of whole rows and columns; all its chunks of channels begin a block.
 
     Raises:
-        DoesNotFit: not even one row and column of one block of channels fits.
+        DoesNotFit: not even one row and column of one block of channels fits; or no cut around what stays.
     """
-    found = _search(nameless(step), spec, passes, options, only_step, without)
-    return seed_cut(step, SpecCapacity(spec), passes) if found is None else found  # the seed says what does not fit
+    found = _search(nameless(step), spec, passes, options, only_step, without, around)
+    if found is not None:
+        return found
+    if around != ALONE:
+        raise DoesNotFit(f"{step.op.kind} {step.name}: no cut fits beside the maps that stay in SRAM, {around}")
+    return seed_cut(step, SpecCapacity(spec), passes)  # it says what does not fit
 
 
 def nameless(step: Step) -> Step:
@@ -152,8 +160,9 @@ def _search(
     options: Options,
     only_step: bool,
     without: frozenset[Choice],
+    around: Around,
 ) -> Cut | None:
-    whole, capacity = whole_cut(step, passes), SpecCapacity(spec)
+    whole, capacity = whole_cut(step, passes, around), SpecCapacity(spec, around=around)
     if capacity.charge(step, tile_of(step, whole)).fits:
         return whole
     found = _Search(step, spec, whole, options, only_step, without).best()
@@ -174,13 +183,15 @@ class _Search:
     ) -> None:
         self.step, self.spec, self.whole, self.only_step = step, spec, whole, only_step
         self.orders = [order for order in _ORDERS if order not in without]
-        self.capacity, self.objective = SpecCapacity(spec), options.objective
+        self.capacity, self.objective = SpecCapacity(spec, around=whole.around), options.objective
         self.doubles = _DOUBLES if options.double_buffer else _DOUBLES[-1:]
         self.channels = channel_choices_of(step.op, spec.channel_align)
         self.rows, self.cols = (choices_of(step.op, axis) for axis in (0, 1))
         self.one_input = bool(self.channels.axis.reads.kept.any())  # chunks of channels read the same
         stay = (self.rows.rolled.reads.kept != self.rows.plain.reads.kept).any()
-        self.keeps_rows = "rolled" not in without and bool(stay)
+        self.reads_dram = "input" not in whole.around.maps
+        self.keeps_rows = self.reads_dram and "rolled" not in without and bool(stay)
+        self.allowed = self.allowed_sizes()
         # Weights of several chunks of channels: where these need no other input.
         shelved = "together" not in without and isinstance(step.op, Conv2d | Conv2dTranspose) and step.op.groups == 1
         largest = int(self.channels.sizes[0])
@@ -190,6 +201,21 @@ class _Search:
         moving = traffic_of(step, whole, once_per_call=False).total_bytes // (step.images * spec.dma_bytes_per_cycle)
         least = compute_cycles(spec, step, whole.passes, {step.op.out_channels: 1}, {len(whole.in_channels[0]): 1})
         self.grain = max(1, least // _GRAIN, moving // _GRAIN)
+
+    def allowed_sizes(self) -> Any:
+        """The sizes (channels, rows, columns) whose chunks of maps that stay can lie where these lie."""
+        maps, lanes = self.whole.around.maps, self.spec.channel_align
+        allowed = np.ones((len(self.channels.sizes), len(self.rows.sizes), len(self.cols.sizes)), np.bool_)
+        if not maps:
+            return allowed
+        if "output" in maps or isinstance(self.step.op, Elementwise):
+            allowed[:, 1:, :] = allowed[:, :, 1:] = False
+        for index, size in enumerate(self.channels.sizes.tolist()):
+            parts = channels_of(self.step.op, size)
+            made = "output" in maps and any(part.start % lanes for part in parts)
+            read = maps != ("output",) and any(self.step.op.in_channel_range(part).start % lanes for part in parts)
+            allowed[index] &= not (made or read)
+        return allowed
 
     def best(self) -> Found | None:
         """The best candidate; ``None`` if none fits."""
@@ -213,6 +239,8 @@ class _Search:
         """All that fit with some sizes."""
         op, shape = self.step.op, (len(self.channels.sizes), len(self.rows.sizes), len(self.cols.sizes))
         for resident, per_pass in TURNS if len(self.whole.passes) > 1 else TURNS[:1]:
+            if per_pass and not self.reads_dram:
+                continue
             base = replace(self.whole, passes_resident=resident, input_per_pass=per_pass)
             rows, cols = self.rows, self.cols
             if per_pass and isinstance(op, Conv2d | Conv2dTranspose):
@@ -224,7 +252,7 @@ class _Search:
                 cut = replace(base, in_channels=in_channels_of(op, ins[0]))
                 way = Way(cut, rows, cols, ins, None)
                 k, r, c = np.ix_(*map(np.arange, shape))
-                fits = self.room(self.charge(way, k, r, c, self.parts_of(way)[-1], ins[-1]), (), shape)
+                fits = self.allowed & self.room(self.charge(way, k, r, c, self.parts_of(way)[-1], ins[-1]), (), shape)
                 if len(cut.in_channels) > 1:
                     fits = fits & self.channels.in_one_group[:, None, None]
                 if fits.any():

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from tvm_sramtile.geometry import Elementwise, Resize2d
+from tvm_sramtile.geometry import Resize2d
 from tvm_sramtile.ints import Range
 from tvm_sramtile.ir import Step, dtype_bytes
 from tvm_sramtile.isa.table import TABLE_ENTRY_BYTES
 from tvm_sramtile.plan.capacity import vectors
-from tvm_sramtile.plan.cut import Convolution, Cut, pass_reads
+from tvm_sramtile.plan.cut import Convolution, Cut, maps_loaded, pass_reads
 from tvm_sramtile.plan.plan import AxisName, Order, Span, Traffic
 
 Count = Any  # an integer, or an array of them
@@ -129,7 +129,7 @@ def traffic_along(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis, 
         input_bytes=step.images * _input_elems(step, cut, channels, rows, cols) * dtype_bytes(step.data.dtype),
         weight_bytes=weight_bytes * (step.images - (step.images - 1) * once_per_call)
         + step.images * _table_bytes(step, cut, channels, rows, cols),
-        output_bytes=step.images * out_elems * dtype_bytes(step.output.dtype),
+        output_bytes=step.images * out_elems * dtype_bytes(step.output.dtype) if cut.around.stores else 0,
     )
 
 
@@ -146,13 +146,15 @@ def _kernel_bytes(step: Step, cut: Cut, channels: Count, spatial: Count) -> Coun
 
 def _input_elems(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis) -> Count:
     """Elements of the input map, and of an elementwise partner map, that one image loads."""
+    maps = maps_loaded(step, cut.around)
+    if not maps:
+        return 0
     if cut.input_per_pass:
         return channels.reads.total * sum(row * col for row, col in zip(rows.by_pass, cols.by_pass, strict=True))
     axes: dict[AxisName, Along] = {"channels": channels.reads, "rows": rows.reads, "cols": cols.reads}
     if len(cut.in_channels) > 1:  # a part of the channels takes the place of another
         axes = {name: Along.new(along.total) for name, along in axes.items()}
-    elems = loaded(axes, cut.order)
-    return 2 * elems if isinstance(step.op, Elementwise) and step.op.partner == "map" else elems
+    return maps * loaded(axes, cut.order)
 
 
 def _table_bytes(step: Step, cut: Cut, channels: Axis, rows: Axis, cols: Axis) -> Count:

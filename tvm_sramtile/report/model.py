@@ -117,12 +117,14 @@ def network_report(
     for compiled in regions:
         cycles, diff = compiled.predicted.time.cycles, (diffs or {}).get(compiled.region.name)
         for step, plan in zip(compiled.region.steps, compiled.plan.steps, strict=True):
-            steps.append(_step_report(compiled.region.name, step, plan, bound_bytes(step, spec), cycles, diff))
+            steps.append(
+                _step_report(compiled.region.name, step, plan, bound_bytes(step, spec, plan.around), cycles, diff)
+            )
     return NetworkReport(spec.name, tuple(steps), _groups(host_ops))
 
 
 def _step_report(region: str, step: Step, plan: StepPlan, bound: int, cycles: int, diff: float | None) -> StepReport:
-    memories = {buffer.memory for buffer in plan.buffers}
+    memories = plan.memories
     return StepReport(
         region=region,
         step=step.name,
