@@ -10,7 +10,8 @@ from core.whole_layers import LAYERS, LIMITS, layer
 
 from tvm_sramtile.geometry import Conv2d, Conv2dTranspose, Elementwise, Resize2d
 from tvm_sramtile.plan import plan_region
-from tvm_sramtile.plan.bounds import communication_bytes, compulsory_bytes, positions_read
+from tvm_sramtile.plan.bounds import bound_bytes, communication_bytes, compulsory_bytes, positions_read, unmoved_bytes
+from tvm_sramtile.plan.plan import ALONE
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -44,5 +45,8 @@ def test_no_plan_moves_less() -> None:
     for seed in range(150):
         case, spec, options = whole_case(seed)
         for step, plan in zip(case.region.steps, plan_region(case.region, spec, options).steps, strict=True):
-            assert compulsory_bytes(step) <= plan.traffic.total_bytes
-            assert communication_bytes(step, sum(spec.memories.values())) <= plan.traffic.total_bytes
+            assert compulsory_bytes(step) - unmoved_bytes(step, plan.around) <= plan.traffic.total_bytes
+            assert bound_bytes(step, spec, plan.around) <= plan.traffic.total_bytes
+            if plan.around == ALONE:
+                assert compulsory_bytes(step) <= plan.traffic.total_bytes
+                assert communication_bytes(step, sum(spec.memories.values())) <= plan.traffic.total_bytes

@@ -172,6 +172,7 @@ def kind(what: str) -> str:
         ("resize", " LTTRSLTRSLTTRSLTRS", 941, 820),
         ("pointwise", " LLEESLLEESLLES", 1110, 994),
         ("joined", " LESLPSLESLES", 780, 715),
+        ("stays", " LWCLWCWCWCWCWCWCWCESCESCESCESWCESCESCESCESLESLESPS", 3022, 2648),
     ],
 )
 def test_mutants(name: str, opcodes: str, tried: int, caught: int) -> None:

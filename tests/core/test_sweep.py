@@ -29,7 +29,11 @@ def expected(regions: list[Region], index: int) -> SweepPoint:
     return SweepPoint(
         spec=spec,
         dram_bytes=sum(one.traffic.total_bytes for one in predicted),
-        bound_bytes=sum(bound_bytes(step, spec) for one in made for step in one.region.steps),
+        bound_bytes=sum(
+            bound_bytes(step, spec, plan.around)
+            for one in made
+            for step, plan in zip(one.region.steps, one.plan.steps, strict=True)
+        ),
         cycles=sum(one.time.cycles for one in predicted),
         sram_peak_bytes=max((one.sram_peak_bytes for one in predicted), default=0),
         chunks=sum(one.plan.chunk_count for one in made),

@@ -45,6 +45,12 @@ def kinds(region: Region, spec: AcceleratorSpec, plan: Plan) -> set[str]:
     names = {step.output.name for step in region.steps}
     found |= {"joined"} if len(names) < len(region.steps) else set()
     found |= {"workspace"} if names - {tensor.name for tensor in region.outputs} else set()
+    found |= {"stays"} if plan.stays else set()
+    found |= (
+        {"stays, and is read in pieces"}
+        if any("input" in one.around.maps and one.chunk_count > 1 for one in plan.steps)
+        else set()
+    )
     found |= {"constants"} if region.constants else {"parameters"}
     return found | ({"batch"} if region.images > 1 else set())
 
@@ -91,7 +97,7 @@ EXPECTED = (
     *("input per pass",),
     *("sub-kernels of phases", "taps without a unit", "grouped", "depthwise", "groups cut", "kernel beyond the map"),
     *("stride beyond the kernel", "chunk in padding", "double", "accumulators", "separate memories", "NHWC"),
-    *("activations", "joined", "workspace", "constants", "parameters", "batch"),
+    *("activations", "joined", "workspace", "constants", "parameters", "batch", "stays"),
 )
 
 

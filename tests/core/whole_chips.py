@@ -93,9 +93,12 @@ def chip(make: Maker, region: Region, options: Options) -> AcceleratorSpec:
         cut = finest(step, make.lanes, options, units, resident)
         least.append(capacity.charge(step, tile_of(step, cut)))
         most.append(capacity.charge(step, tile_of(step, whole_cut(step, cut.passes))))
+    # Room for maps that stay between steps.
+    terms = tuple(term for charge in most for term in charge.terms if term.memory == "pool")
+    stays = [Charge(terms, most[0].limits)] if options.strategy == "search" else []
     share = 1.0 if make.between(0, 7) == 0 else 0.0
     while True:
-        sized = spec.replace(**sizes(make, spec, least, most, share))
+        sized = spec.replace(**sizes(make, spec, least, [*most, *stays], share))
         if passes_of(region, sized, options) <= MOST_PASSES:
             return sized
         share = (1 + share) / 2

@@ -179,9 +179,20 @@ def joined() -> Made:
     return build.case(last), SPEC.replace(sram_bytes=256)
 
 
+def stays() -> Made:
+    """Maps that stay in SRAM: one is added to what is made of it, one goes to DRAM as well; weights come in parts."""
+    build = Builder(images=2)
+    first = build.step(Conv2d(2, 4, 2, 5, (1, 1)), build.map(2, 4, 2))
+    second = build.step(Conv2d(5, 4, 2, 8, (3, 1), padding=(1, 0, 1, 0)), first, bias=True)
+    third = build.step(Conv2d(8, 4, 2, 5, (1, 1)), second, activations=(Activation("sigmoid"),))
+    fourth = build.step(Elementwise(5, 4, 2, "add", "map"), third, other=first)
+    last = build.step(Pool2d(5, 4, 2, 2, 2, (2, 1), (2, 1), (0, 0), (1, 1), "max"), fourth)
+    return build.case(fourth, last), SPEC.replace(sram_bytes=700), Options(strategy="search")
+
+
 CASES = (
     *(rows, groups, padding, two_steps, sums, turns, rolled, shelves),
-    *(channels, phases, pool, resize, pointwise, joined),
+    *(channels, phases, pool, resize, pointwise, joined, stays),
 )
 ZOO: dict[str, Callable[[], Made]] = {made.__name__: made for made in CASES}
 

@@ -74,10 +74,11 @@ class _Planned:
 
     def explanations(self) -> list[Explanation]:
         """Of the steps, in the order of the report."""
+        spec, options = self.job.spec, self.job.options
         return [
-            explain_step(step, self.job.spec, self.job.options, only_step=len(item.region.steps) == 1)
+            explain_step(step, spec, options, only_step=len(item.region.steps) == 1, around=plan.around)
             for item in self.compiled
-            for step in item.region.steps
+            for step, plan in zip(item.region.steps, item.plan.steps, strict=True)
         ]
 
 

@@ -132,7 +132,7 @@ class StepMemory:
 
     def load_map(self, buffer: str, tensor: Tensor, window: Window) -> SramMap:
         """A part of an input map; nothing is loaded for one that lies wholly in padding, or stays in SRAM."""
-        if buffer in self.plan.around.maps:
+        if buffer in self.plan.around.maps and window.area:
             return self.stay(tensor, window.channels, self.step.op.in_rows, self.step.op.in_cols)
         before, source = self._held.get(buffer), self.slot(buffer)
         slot = self._fill(buffer, window) if window.area else None

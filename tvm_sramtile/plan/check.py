@@ -59,9 +59,8 @@ class _StepCheck:
     def __init__(self, step: Step, plan: StepPlan, spec: AcceleratorSpec) -> None:
         self.step, self.plan, self.spec = step, plan, spec
         self.limits = {str(memory): size for memory, size in spec.memories.items()}
-        self.left = {**self.limits}
-        if plan.around.taken_bytes:
-            self.left["pool"] -= plan.around.taken_bytes
+        taken = {"pool": plan.around.taken_bytes}  # only there do maps stay, as is proven apart
+        self.left = {name: size - taken.get(name, 0) for name, size in self.limits.items()}
         self.rows, self.cols = axes_of(step.op)
         self.conv = step.op if isinstance(step.op, Conv2d | Conv2dTranspose) else None
         self.order = [_LOOPS.index(axis) for axis in plan.order if axis in _LOOPS]

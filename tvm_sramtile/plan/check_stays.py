@@ -31,32 +31,37 @@ def check_stays(region: Region, plan: Plan, spec: AcceleratorSpec) -> None:
             together = stay.first <= other.last and other.first <= stay.last
             apart = stay.offset_bytes >= other.offset_bytes + other.bytes
             if together and not apart and other.offset_bytes < stay.offset_bytes + stay.bytes:
-                _fail(stay, f"overlaps {other.tensor} in SRAM while both are there")
+                raise CheckFailed(
+                    f"plan of region {plan.region}: maps {other.tensor} and {stay.tensor} overlap in SRAM"
+                )
     for index, (step, step_plan) in enumerate(zip(region.steps, plan.steps, strict=True)):
         _check_step(index, region, plan, step, step_plan)
         _check_cut(step, step_plan, spec)
 
 
 def _check_stay(region: Region, stay: Stay, spec: AcceleratorSpec) -> None:
+    def fail(message: str) -> NoReturn:
+        raise CheckFailed(f"plan of region {region.name}: map {stay.tensor}, which stays in SRAM, {message}")
+
     writers = [at for at, step in enumerate(region.steps) if step.output.name == stay.tensor]
     if writers != [stay.first]:
-        _fail(stay, f"is made by the steps {writers}, must be made by step {stay.first} alone")
+        fail(f"is made by the steps {writers}, must be made by step {stay.first} alone")
     step = region.steps[stay.first]
     readers = [at for at, later in enumerate(region.steps) if any(one.name == stay.tensor for one in later.inputs)]
     if not readers or readers[0] <= stay.first or stay.last not in readers:
-        _fail(stay, f"stays from step {stay.first} to step {stay.last}, but the steps that read it are {readers}")
+        fail(f"stays from step {stay.first} to step {stay.last}, but the steps that read it are {readers}")
     for at in readers:
         for tensor, role in region.steps[at].uses:
             if tensor.name == stay.tensor and (tensor != step.output or role != "data"):
-                _fail(stay, f"is read by step {region.steps[at].name} as {role}, in another way than it is made")
+                fail(f"is read by step {region.steps[at].name} as {role}, in another way than it is made")
     letters = dict(zip(step.output.layout or "NCHW", step.output.shape, strict=True))
     if step.output_channel or letters.get("C", 1) != step.op.out_channels:
-        _fail(stay, "has channels that its step does not make")
+        fail("has channels that its step does not make")
     size = map_bytes(spec, step.op.out_rows, step.op.out_cols, step.op.out_channels, step.output.dtype)
     if stay.bytes != size:
-        _fail(stay, f"has {stay.bytes} B, must have {size}")
+        fail(f"has {stay.bytes} B, must have {size}")
     if stay.offset_bytes < 0 or stay.offset_bytes % 4:
-        _fail(stay, f"begins at byte {stay.offset_bytes}, which is no place of an element")
+        fail(f"begins at byte {stay.offset_bytes}, which is no place of an element")
 
 
 def _check_step(index: int, region: Region, plan: Plan, step: Step, step_plan: StepPlan) -> None:
@@ -106,7 +111,3 @@ def _maps(step: Step) -> Iterator[tuple[str, str]]:
     if isinstance(step.op, Elementwise) and step.op.partner == "map" and step.other is not None:
         yield "other", step.other.name
     yield "output", step.output.name
-
-
-def _fail(stay: Stay, message: str) -> NoReturn:
-    raise CheckFailed(f"map {stay.tensor}, which stays in SRAM, {message}")
