@@ -89,7 +89,7 @@ def test_no_region_moves_more_for_what_stays() -> None:
         # Weights of a step alone in its region may stay over the images of a call; so compare one image.
         if case.region.images == 1:
             assert plan.traffic.total_bytes <= sum(one.traffic.total_bytes for one in steps)
-    assert kept > 20
+    assert kept > 10
 
 
 def _alone(region: Region, index: int) -> Region:
