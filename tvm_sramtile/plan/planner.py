@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from tvm_sramtile.errors import UnsupportedOp
 from tvm_sramtile.hw import AcceleratorSpec
@@ -14,7 +15,7 @@ from tvm_sramtile.plan.capacity import Charge, SpecCapacity
 from tvm_sramtile.plan.cut import Cut, buffered_as, kernel_passes, tile_of, whole_cut
 from tvm_sramtile.plan.estimate import cycles_of
 from tvm_sramtile.plan.plan import ALONE, Around, Buffer, Chunk, Plan, StepPlan, in_order
-from tvm_sramtile.plan.search import search_cut
+from tvm_sramtile.plan.search import nameless, search_cut
 from tvm_sramtile.plan.seed import seed_cut
 from tvm_sramtile.plan.stays import around_step, choose_stays
 from tvm_sramtile.plan.traffic import loads_once_per_call, traffic_of
@@ -35,11 +36,7 @@ def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan
     alone = len(region.steps) == 1
 
     def price(index: int, around: Around) -> tuple[int, int]:
-        step = region.steps[index]
-        cut = cut_step(step, spec, options, only_step=alone, around=around)
-        moved = traffic_of(step, cut, once_per_call=loads_once_per_call(cut, only_step=alone)).total_bytes
-        cycles = step.images * cycles_of(spec, step, cut, only_step=alone)
-        return (moved, cycles) if options.objective == "dram_bytes" else (cycles, moved)
+        return _price(nameless(region.steps[index]), spec, options, around)
 
     stays = () if alone or options.strategy == "seed" else choose_stays(region, spec, price)
     steps = []
@@ -47,6 +44,15 @@ def plan_region(region: Region, spec: AcceleratorSpec, options: Options) -> Plan
         cut = cut_step(step, spec, options, only_step=alone, around=around_step(region, stays, index))
         steps.append(plan_of_cut(step, cut, spec, only_step=alone))
     return Plan(region.name, options.strategy, tuple(steps), stays)
+
+
+@lru_cache(maxsize=1 << 16)
+def _price(step: Step, spec: AcceleratorSpec, options: Options, around: Around) -> tuple[int, int]:
+    """What a step of several costs, in the order of the objective."""
+    cut = cut_step(step, spec, options, only_step=False, around=around)
+    moved = traffic_of(step, cut, once_per_call=False).total_bytes
+    cycles = step.images * cycles_of(spec, step, cut, only_step=False)
+    return (moved, cycles) if options.objective == "dram_bytes" else (cycles, moved)
 
 
 def cut_step(

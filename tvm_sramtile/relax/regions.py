@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +132,22 @@ class ModuleEdit:
         kept = {var: function for var, function in self.mod.functions_items() if var.name_hint not in self.functions}
         added = dict(self.functions.values())
         return tvm.IRModule({**kept, **added}, attrs=attributes or None, global_infos=self.mod.global_infos)
+
+
+def without_unused(mod: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
+    """The module without those of these functions that no other uses."""
+    used = {
+        var.name_hint
+        for name, function in mod.functions_items()
+        if isinstance(function, relax.Function)
+        for var in relax.analysis.all_global_vars(function)
+        if var.name_hint != name.name_hint
+    }
+    gone = set(names) - used
+    if not gone:
+        return mod
+    kept = {var: function for var, function in mod.functions_items() if var.name_hint not in gone}
+    return tvm.IRModule(kept, attrs=attributes_of(mod) or None, global_infos=mod.global_infos)
 
 
 def call_region(decision: Decision, var: tvm.ir.GlobalVar, attributes: RegionAttributes) -> relax.Call:
